@@ -1,7 +1,7 @@
 """bert-jax finetune CONFIG --init RUN --workdir RUN2: trains a pretrained model for a task."""
 
 from collections.abc import Iterator
-from typing import Annotated, ClassVar
+from typing import TYPE_CHECKING, Annotated, ClassVar
 
 from pydantic import Field
 
@@ -10,6 +10,9 @@ from bert_jax.config.finetune import FinetuneConfig
 from bert_jax.config.task import TaskConfig
 from bert_jax.run.config_files import AnyConfig
 from bert_jax.system.bucket import Place
+
+if TYPE_CHECKING:
+    from bert_jax.products.suite.suite import CheckedSuite
 
 
 class Finetune(TrainingArguments):
@@ -48,38 +51,49 @@ class Finetune(TrainingArguments):
         return finetuning_estimates(self.config, self.workdir)
 
     def execute(self) -> None:
+        if self.config.init and not self.print_config:
+            from bert_jax.interchange.hub import local_place
+
+            local_place(self.config.init)  # refuses an absent model before what computes is imported
         several = self.seeds > 1 and not self.print_config
         if not several and self.only_prints():
             return
-        from bert_jax.cli.report import report_of_finished
-        from bert_jax.cli.summary import print_layer_weights, print_next_steps, print_task_results
-        from bert_jax.cli.supervision import on_all_hosts
-        from bert_jax.finetuning.finetune import finetune
-        from bert_jax.run.hosts import is_first
+        if run := self._best_of_seeds() if several else self._trained():
+            from bert_jax.cli.summary import print_next_steps
 
-        if several:
-            run: Place | str | None = self._best_of_seeds()
-        else:
-            with on_all_hosts(self.config.hosts):
-                results = finetune(self.config, self.workdir)
-            run = self.workdir if is_first() else None
-            if run:
-                print_task_results(results)
-                print_layer_weights(results)
-                report_of_finished(run)
-        if run:
             use = ("predict", run, "INPUT", "OUTPUT")
             if self.config.task.makes_vectors:
                 use = ("search", run, "CORPUS", "QUERY")
             print_next_steps(run, [("bert-jax", *use)])
 
+    def _trained(self) -> Place | None:
+        """Trains, and prints and reports what came of it; returns the run, None on all hosts but the first."""
+        from bert_jax.cli.report import report_of_finished
+        from bert_jax.cli.summary import print_layer_weights, print_task_results
+        from bert_jax.cli.supervision import on_all_hosts
+        from bert_jax.finetuning.finetune import finetune
+        from bert_jax.run.hosts import is_first
+
+        with on_all_hosts(self.config.hosts):
+            results = finetune(self.config, self.workdir)
+        if not is_first():
+            return None
+        print_task_results(results)
+        print_layer_weights(results)
+        report_of_finished(self.workdir)
+        return self.workdir
+
     def _best_of_seeds(self) -> str | None:
         """Does the suite of several seeds, and writes its results.json; returns the best run, None for a dry run."""
         from bert_jax.cli.suite import run_suite
-        from bert_jax.products.suite.suite_file import mean_results, suite_of_seeds
+        from bert_jax.products.suite.seeds import check_learnable, mean_results, suite_of_seeds
         from bert_jax.system.files import write_json
 
-        work = run_suite(lambda: suite_of_seeds(self.config, self.seeds), self.workdir, dry_run=self.dry_run)
+        def opened(suite: "CheckedSuite") -> "CheckedSuite":
+            check_learnable(self.config)
+            return suite
+
+        work = run_suite(lambda: suite_of_seeds(self.config, self.seeds), opened, self.workdir, dry_run=self.dry_run)
         if not work:
             return None
         results = mean_results(work)

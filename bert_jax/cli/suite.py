@@ -55,7 +55,6 @@ class Suite(Arguments):
     """List the runs that are missing, with their estimated hours, and do nothing."""
 
     def execute(self) -> None:
-        from bert_jax.products.suite.suite_file import read_suite
         from bert_jax.run.config_files import suite_file
         from bert_jax.system.machine import accelerated
 
@@ -64,44 +63,70 @@ class Suite(Arguments):
             raise UsageError(f"--at-once {self.at_once}: an accelerator trains one run at a time; leave it out")
         choice = {"models": self.models, "seeds": self.seeds, "source": self.source}
         rows = self.task.model_dump()
-        run_suite(
-            lambda: read_suite(path, self.data, self.tasks, rows, **choice), self.workdir, self.at_once, self.dry_run
-        )
+
+        def read() -> "CheckedSuite":
+            from bert_jax.products.suite.suite_file import read_suite
+
+            return read_suite(path, self.data, self.tasks, rows, **choice)
+
+        def opened(suite: "CheckedSuite") -> "CheckedSuite":
+            from bert_jax.products.suite.opening import with_opened_models
+
+            return with_opened_models(suite)
+
+        run_suite(read, opened, self.workdir, self.at_once, self.dry_run)
 
 
 def run_suite(
-    read: Callable[[], "CheckedSuite"], workdir: Path, at_once: int = 1, dry_run: bool = False
+    read: Callable[[], "CheckedSuite"],
+    opened: Callable[["CheckedSuite"], "CheckedSuite"],
+    workdir: Path,
+    at_once: int = 1,
+    dry_run: bool = False,
 ) -> "SuiteWork | None":
-    """Executes the suite that `read` returns, prints the table and the verdicts, and returns the work. With `dry_run`,
-    lists the missing runs and returns None. Raises RunError if a run failed."""
-    import jax
-
-    from bert_jax.config.wording import counted
-    from bert_jax.products.report.report import REPORT_FILE
-    from bert_jax.products.suite.estimate import print_estimate
-    from bert_jax.products.suite.suite_page import suite_page
-    from bert_jax.products.suite.summary import Summary
+    """Executes a suite, prints the table and the verdicts, and returns the work. With `dry_run`, lists the missing runs
+    and returns None. `read` returns the suite as files tell it, and `opened` adds what its models tell. Raises RunError
+    if a run failed."""
     from bert_jax.products.suite.work import SuiteWork
     from bert_jax.system.bucket import in_bucket, place_of
-    from bert_jax.system.errors import RunError
-    from bert_jax.system.figures import markdown, print_rows
-    from bert_jax.system.files import write_json, write_text
-    from bert_jax.system.progress import print_line, say, without_repeats
+    from bert_jax.system.progress import without_repeats
     from bert_jax.system.workers import available_cores
 
     # The number of threads doesn't depend on --at-once, because the bits of results depend on it.
     os.environ.setdefault("PJRT_NPROC", str(available_cores()))
-    jax.config.update("jax_platforms", "cpu")  # in this process: an accelerator is for the runs
     workdir = place_of(workdir)
     if in_bucket(workdir) or workdir.is_file():
         raise UsageError(f"--workdir {workdir}: give a folder on this machine, which is created if it is missing")
     with without_repeats():
         suite = read()
-        title, work = suite.file.stem, SuiteWork(suite, workdir, at_once)
-        work.check()
+        SuiteWork(suite, workdir, at_once).check()
+        suite = suite.with_places()
+
+        import jax  # takes seconds, and what comes before refuses most that can be wrong
+
+        jax.config.update("jax_platforms", "cpu")  # in this process: an accelerator is for the runs
+        work = SuiteWork(opened(suite), workdir, at_once)
         if dry_run:
+            from bert_jax.products.suite.estimate import print_estimate
+
             print_estimate(work)
             return None
+    _carry_out(work)
+    return work
+
+
+def _carry_out(work: "SuiteWork") -> None:
+    """Does the work, and writes and prints what came of it. Raises RunError if a run failed."""
+    from bert_jax.config.wording import counted
+    from bert_jax.products.report.report import REPORT_FILE
+    from bert_jax.products.suite.suite_page import suite_page
+    from bert_jax.products.suite.summary import Summary
+    from bert_jax.system.errors import RunError
+    from bert_jax.system.figures import markdown, print_rows
+    from bert_jax.system.files import write_json, write_text
+    from bert_jax.system.progress import print_line, say
+
+    title, workdir = work.suite.file.stem, work.workdir
 
     def written() -> Summary:
         summary = Summary(work)
@@ -123,4 +148,3 @@ def run_suite(
         say(f"{REPORT_FILE} isn't written: {error}")
     if work.failures:
         raise RunError(f"{counted(len(work.failures), 'runs')} failed; the first: {work.failures[0]}")
-    return work

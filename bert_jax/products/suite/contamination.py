@@ -1,6 +1,5 @@
 """Looks up the rows of tasks in the text that a model was pretrained on."""
 
-from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import chain
 from typing import NamedTuple
@@ -9,8 +8,6 @@ import numpy as np
 from jaxtyping import Bool, Int, UInt64
 
 from bert_jax.config.run import RunConfig
-from bert_jax.config.task import TaskConfig
-from bert_jax.finetuning.dataset import read_records, texts_of
 from bert_jax.instances.prepared_data import TRAIN
 from bert_jax.instances.shards import InstanceSource
 from bert_jax.interchange.model_folder import published_folder
@@ -56,12 +53,6 @@ class Contamination(NamedTuple):
         """The share found of the rows that aren't too short; None if nothing could be looked up."""
         looked_up = self.rows - self.too_short
         return self.rows_found / looked_up if looked_up and self.tokens else None
-
-
-def row_texts(task: TaskConfig, source: str) -> list[tuple[str, ...]]:
-    """The texts of the rows of `task` in `source`. Raises UsageError for rows that can't be read."""
-    texts = (texts_of(task, record) for record in read_records(task, source, "dev", Counter()))
-    return [tuple(one if isinstance(one, str) else " ".join(one) for one in row) for row in texts]
 
 
 def contaminations(run: Place, rows: Mapping[str, Sequence[Sequence[str]]]) -> dict[str, Contamination]:

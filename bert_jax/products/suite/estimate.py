@@ -10,6 +10,7 @@ from bert_jax.products.suite.job import Job
 from bert_jax.products.suite.suite import SuiteModel
 from bert_jax.products.suite.suite_tables import PRETRAINING, setting_text
 from bert_jax.products.suite.tasks import FineTuning
+from bert_jax.products.suite.texts import tokens_of_rows
 from bert_jax.products.suite.work import SuiteWork
 from bert_jax.run.trained_model import TrainedModel
 from bert_jax.system.figures import rows_table
@@ -91,8 +92,8 @@ def _tokens(
     if not isinstance(task, FineTuning):
         return task.tokens(causal(model))
     tuned, written = task.trained(job.setting).task, task.config.task
-    rows = measuring.tokens_of_rows(written, task.measured_rows(work.suite.tables.report))
-    learned = measuring.tokens_of_rows(written, tuned.train, tuned.train_rows)
+    rows = tokens_of_rows(written, task.measured_rows(work.suite.tables.report))
+    learned = tokens_of_rows(written, tuned.train, tuned.train_rows)
     if rows is None or learned is None:
         return None
     passes = 1 if what != task.name else tuned.epochs

@@ -3,7 +3,7 @@
 import time
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
-from functools import cache, partial
+from functools import partial
 from pathlib import Path
 from typing import Any, cast
 
@@ -12,7 +12,6 @@ import jax
 from bert_jax.config.objective import UnitKind
 from bert_jax.config.operation import MeshConfig
 from bert_jax.config.run import RunConfig
-from bert_jax.config.task import TaskConfig
 from bert_jax.finetuning.dataset import make_task, read_labelled, written_as
 from bert_jax.finetuning.metrics import tag_counts
 from bert_jax.inference.bert import load
@@ -21,13 +20,11 @@ from bert_jax.model.sharding import batch_sharding, make_mesh, tree_shardings
 from bert_jax.pretraining.dataset import check_preparation, prepare_data, prepared_for
 from bert_jax.pretraining.evaluation import held_out_sequences
 from bert_jax.pretraining.objective import PretrainingTrainer, expected_vocabulary_size, pretraining_trainer
-from bert_jax.products.suite.contamination import row_texts
-from bert_jax.records.decoded_lines import decoded_lines
+from bert_jax.products.suite.held_out import held_out_config
 from bert_jax.run.metrics import read_metrics
 from bert_jax.run.run_directory import RunDirectory
 from bert_jax.run.run_files import RunFiles
 from bert_jax.run.trained_model import TrainedModel
-from bert_jax.system.bucket import place_of
 from bert_jax.system.progress import quiet
 from bert_jax.training.devices import timed_in_turn
 
@@ -35,8 +32,6 @@ PLATEAU_LOSS = 6.0
 """A lower loss of masked tokens shows that a model has learned more than the frequencies of words."""
 _STEPS_A_ROUND, _SLOW_STEP_S = 10, 0.2
 """Number of steps in one time measurement; seconds of a step from which on it is measured by itself."""
-_BYTES_A_TOKEN = 4
-"""Bytes of UTF-8 that a token has, roughly, in any language."""
 
 
 @quiet()
@@ -46,26 +41,6 @@ def step_flops(config: RunConfig) -> float:
 
 def _trainer(config: RunConfig) -> PretrainingTrainer:
     return pretraining_trainer(config, make_mesh(config.mesh), expected_vocabulary_size(config), mask_id=4)
-
-
-def tokens_of_text(text: str) -> float:
-    """The number of tokens of a text, if four bytes are a token."""
-    return len(text.encode()) / _BYTES_A_TOKEN
-
-
-@cache
-def tokens_of_lines(path: Path) -> float:
-    """The number of tokens of a file's lines, roughly."""
-    return sum(map(tokens_of_text, decoded_lines(path)))
-
-
-@cache
-def tokens_of_rows(task: TaskConfig, source: str | None, most: int | None = None) -> float | None:
-    """The number of tokens of at most `most` rows of `task` in a file, roughly; None for rows that aren't a file."""
-    if not source or not place_of(source).is_file():
-        return None
-    tokens = [sum(map(tokens_of_text, texts)) for texts in row_texts(task, source)]
-    return sum(tokens) * min(most or len(tokens), len(tokens)) / max(len(tokens), 1)
 
 
 def prepare_sequences(config: RunConfig, run: Path) -> None:
@@ -123,21 +98,6 @@ def plateau(run: Path, batch_size: int) -> int | None:
     """Sequences seen when the loss of masked tokens was first below PLATEAU_LOSS; None where it never was."""
     lines = [line for line in read_metrics(run / "metrics.jsonl") if line["split"] == "train" and "mlm_loss" in line]
     return next((line["step"] * batch_size for line in lines if line["mlm_loss"] < PLATEAU_LOSS), None)
-
-
-def held_out_config(recipe: RunConfig, first: RunConfig, units: UnitKind) -> RunConfig:
-    """The settings by which a recipe's model is measured on the first recipe's held-out sequences: the recipe's model
-    and the question about tokens that it learned, with the first recipe's data, masks and evaluation.
-
-    Raises UsageError for a model that can't read these sequences, and for units that aren't marked in them.
-    """
-    masks = first.objective.model_dump(
-        include={"evaluated_share", "mask_probability", "random_probability", "replaced_by"}
-    )
-    objective = recipe.objective.replace(**masks, units=units, pair="none")
-    phase = first.phases[0].replace(rotary_base=recipe.phases[-1].rotary_base, units=None)
-    changes = {"model": recipe.model, "objective": objective, "phases": (phase,), "optimizer": recipe.optimizer}
-    return first.replace(**changes, init_layers=(), teacher=None)
 
 
 def held_out_figures(run: Path, measured: Path, units: UnitKind) -> dict[str, Any]:

@@ -1,4 +1,7 @@
-"""Pretrains the recipes of a suite on equal terms: one vocabulary, one budget, the same held-out tokens."""
+"""Pretrains the recipes of a suite on equal terms: one vocabulary, one budget, the same held-out tokens.
+
+What trains and measures is imported by the methods that do so: jobs are named and looked up without JAX.
+"""
 
 from collections.abc import Mapping
 from functools import cache, partial
@@ -7,8 +10,6 @@ from types import MappingProxyType
 from typing import Any
 
 from bert_jax.config.run import RunConfig
-from bert_jax.pretraining.pretrain import pretrain
-from bert_jax.products.suite import measuring
 from bert_jax.products.suite.job import Job, changed_settings, log_of, model_hash, place_below, run_figures, source_hash
 from bert_jax.products.suite.processes import Processes
 from bert_jax.products.suite.suite import CheckedSuite, SuiteModel
@@ -35,6 +36,8 @@ class RecipeWork:
         """Makes the vocabulary of all recipes and the sequences that all are measured on, and measures their steps."""
         if not self._recipes:
             return
+        from bert_jax.products.suite import measuring
+
         if self._shares and not self._preparation.done:
             self._preparation.finish()
         budget = self._suite.tables.budget
@@ -67,6 +70,8 @@ class RecipeWork:
         )
 
         def work() -> JsonObject:
+            from bert_jax.products.suite.measuring import plateau
+
             if model.begin:
                 before = run.with_name(f"{run.name}-first")
                 self._train(self._recipes[model.begin], seed, before, 0.5)
@@ -74,15 +79,17 @@ class RecipeWork:
             else:
                 self._train(model, seed, run, 1.0)
             assert model.recipe, f"{model.name} is a recipe"
-            return run_figures(run) | {"plateau": measuring.plateau(run, model.recipe.phases[0].batch_size)}
+            return run_figures(run) | {"plateau": plateau(run, model.recipe.phases[0].batch_size)}
 
         return Job(model.name, PRETRAINING, {}, seed, run, work, self.finished)
 
     def held_out(self, model: SuiteModel, task: HeldOutTokens, seed: int) -> Job:
+        from bert_jax.products.suite.measuring import held_out_figures
+
         needs, name = self.pretraining(model, seed), f"{model.name}-{task.units}-{seed}"
         shaped_by = (str(needs.path), needs.measured, str(self._sequences), task.units)
         path = place_below(self._workdir, "held-out", name, *shaped_by, ending=".json")
-        measure = partial(self._processes.call, measuring.held_out_figures, needs.path, self._sequences, task.units)
+        measure = partial(self._processes.call, held_out_figures, needs.path, self._sequences, task.units)
         return Job(model.name, task.name, {}, seed, path, measure, self.finished, needs)
 
     def held_out_text(self, model: SuiteModel, task: HeldOutText, seed: int) -> Job:
@@ -100,7 +107,9 @@ class RecipeWork:
             step = self.step_seconds().get(model.name)
             return budget.seconds / step if step else None
         if budget and budget.flops:
-            return budget.flops / self._processes.call(measuring.step_flops, self.config(model))
+            from bert_jax.products.suite.measuring import step_flops
+
+            return budget.flops / self._processes.call(step_flops, self.config(model))
         return budget.steps if budget else None
 
     def _steps_measured(self, seconds: Mapping[str, float] = MappingProxyType({})) -> list[Job]:
@@ -118,8 +127,10 @@ class RecipeWork:
         seed, path = self._suite.tables.seeds[0], self._sequences
 
         def work() -> JsonObject:
+            from bert_jax.products.suite.measuring import prepare_sequences
+
             config = self.config(self._first).replace(seed=seed)
-            self._processes.call(measuring.prepare_sequences, config, path, log=log_of(path))
+            self._processes.call(prepare_sequences, config, path, log=log_of(path))
             return {}
 
         return Job(self._first.name, "preparation", {}, seed, path, work, self.finished, parts=("tokenizer", "data"))
@@ -146,6 +157,8 @@ class RecipeWork:
         return place_below(self._workdir, "data", name, *shaped_by)
 
     def _train(self, model: SuiteModel, seed: int, run: Path, share: float, begin: Path | None = None) -> None:
+        from bert_jax.pretraining.pretrain import pretrain
+
         config = self.config(model)
         values: dict[str, Any] = {"seed": seed}
         if self._shares:

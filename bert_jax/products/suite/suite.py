@@ -4,8 +4,8 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from bert_jax.config.run import RunConfig
-from bert_jax.pretraining.objective import OBJECTIVES
-from bert_jax.products.suite.suite_tables import BITS_TASK, HELD_OUT_TASK, SuiteTables
+from bert_jax.interchange.hub import local_place, model_place
+from bert_jax.products.suite.suite_tables import BITS_TASK, HELD_OUT_TASK, SuiteTables, faults_of
 from bert_jax.products.suite.tasks import FineTuning, HeldOutText, HeldOutTokens, SuiteTask
 
 
@@ -14,14 +14,14 @@ class SuiteModel(NamedTuple):
 
     name: str
     path: str | None
-    """The absolute path of a trained model; None for a recipe."""
+    """The absolute path of a trained model, or its name on the hub before `with_places`; None for a recipe."""
     recipe: RunConfig | None = None
     begin: str | None = None
     """Name of the recipe from whose parameters this one begins."""
 
 
 class CheckedSuite(NamedTuple):
-    """A checked suite."""
+    """A checked suite. `read_suite` checks what files tell, and `with_opened_models` what models tell."""
 
     models: tuple[SuiteModel, ...]
     tasks: tuple[SuiteTask, ...]
@@ -31,7 +31,14 @@ class CheckedSuite(NamedTuple):
     file: Path
     """The suite's TOML file."""
     lacking: dict[tuple[str, str], str] = {}
-    """(model name, task name) -> why the model has no score on the task, as a verb and its object."""
+    """(model name, task name) -> why the model has no score on the task, as a verb and its object; empty until the
+    models are opened."""
+
+    def with_places(self) -> "CheckedSuite":
+        """The suite with models of the hub downloaded, and their places instead of their names. Raises UsageError for
+        one that can't be had, and for a path at which nothing is."""
+        with faults_of(self.file):
+            return self._replace(models=tuple(map(_with_place, self.models)))
 
     @property
     def recipes(self) -> dict[str, SuiteModel]:
@@ -47,6 +54,8 @@ class CheckedSuite(NamedTuple):
         if self.tables.vocabulary == "own":
             bits = HeldOutText(name=BITS_TASK)
             return {task.name: task for task in ((bits, *self.tasks) if self.recipes else self.tasks)}
+        from bert_jax.pretraining.objective import OBJECTIVES  # imports JAX
+
         held_out, several = list[SuiteTask](), ("masked", "permuted")
         for predict in dict.fromkeys(model.recipe.objective.predict for model in self.models if model.recipe):
             question = OBJECTIVES[predict].main_question
@@ -55,3 +64,11 @@ class CheckedSuite(NamedTuple):
                 name, scores = f"{HELD_OUT_TASK}{details}", (question.accuracy,)
                 held_out.append(HeldOutTokens(name=name, scores=scores, units=kind, predict=predict))
         return {task.name: task for task in (*held_out, *self.tasks)}
+
+
+def _with_place(model: SuiteModel) -> SuiteModel:
+    if model.path and not local_place(model.path):
+        return model._replace(path=str(model_place(model.path)))
+    if model.recipe and model.recipe.init and not local_place(model.recipe.init):
+        return model._replace(recipe=model.recipe.replace(init=str(model_place(model.recipe.init))))
+    return model

@@ -1,21 +1,18 @@
-"""Makes checked suites before anything runs: from TOML files, and for a fine-tuning with several seeds."""
+"""Reads the TOML files of suites, and checks what files alone tell. Nothing here imports JAX, so that a wrong suite is
+refused at once; `with_opened_models` then opens the models."""
 
 import itertools
 import math
 import re
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from functools import cache
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
-from statistics import fmean
 from typing import Any
 
-from bert_jax.config.finetune import FinetuneConfig
+from bert_jax.config.fitted import FittedConfig
 from bert_jax.config.run import RunConfig
 from bert_jax.config.wording import counted
-from bert_jax.finetuning.finetune import open_model, read_rows
-from bert_jax.interchange.hub import model_place
-from bert_jax.pretraining.fitting import fitted
-from bert_jax.products.suite.measuring import held_out_config
+from bert_jax.interchange.hub import local_place
+from bert_jax.products.suite.held_out import check_comparable
 from bert_jax.products.suite.rows import RowSearch, check_size
 from bert_jax.products.suite.suite import CheckedSuite, SuiteModel
 from bert_jax.products.suite.suite_tables import (
@@ -28,15 +25,13 @@ from bert_jax.products.suite.suite_tables import (
     Values,
     check_known,
     check_settable,
+    faults_of,
     with_settings,
 )
 from bert_jax.products.suite.tasks import SUITE_TASKS, FineTuning, SuiteTask
-from bert_jax.products.suite.work import SuiteWork
 from bert_jax.run.config_files import load_config, run_given_as_config
-from bert_jax.run.results import Results, read_results
 from bert_jax.run.run_config import check_recorded_places
-from bert_jax.run.trained_model import TrainedModel
-from bert_jax.system.bucket import Place, place_of
+from bert_jax.system.bucket import place_of
 from bert_jax.system.errors import UsageError, quoted
 from bert_jax.system.json_file import read_toml
 
@@ -48,12 +43,13 @@ def read_suite(
     rows: Mapping[str, Sequence[str]] | None = None,
     **changes: Any,
 ) -> CheckedSuite:
-    """Reads and checks a suite file. `data` and `changes` replace its values, `only` names the tasks to keep. `rows`
-    has files of `train`, `dev` and `test` rows, one for each of the first tasks; the other tasks are left out.
+    """Reads a suite file, and checks it without opening a model. `data` and `changes` replace its values, `only` names
+    the tasks to keep. `rows` has files of `train`, `dev` and `test` rows, one for each of the first tasks; the other
+    tasks are left out.
 
     Raises UsageError for the first thing that is wrong, such as an unknown name, a missing file, or a name given twice.
     """
-    try:
+    with faults_of(path):
         values = read_toml(path)
         tables = values.get("models")
         values |= {name: value for name, value in {"data": data, **changes}.items() if value}
@@ -66,10 +62,6 @@ def read_suite(
         for name, sources in (rows or {}).items():
             _set_rows(values.get("tasks", []), name, sources)
         return _checked(SuiteTables(**values), path, only)
-    except UsageError as error:
-        raise UsageError(f"{path}: {error}") from None
-    except (OSError, ValueError) as error:
-        raise UsageError(f"{path}: {getattr(error, 'strerror', None) or error}") from None
 
 
 def _of_each(table: object) -> bool:
@@ -101,33 +93,18 @@ def _set_rows(tasks: list[Values], name: str, sources: Sequence[str]) -> None:
 def _checked(tables: SuiteTables, path: Path, only: Sequence[str]) -> CheckedSuite:
     if not tables.models:
         raise UsageError("it names no models; give some: --models RUN FOLDER")
-    opening = cache(TrainedModel.open)  # a model of --models has several tables
-    models = [_model(table, tables, opening) for table in tables.models]
+    models = [_model(table, tables) for table in tables.models]
     _check_distinct("models", [model.name for model in models])
-    _check_recipes(tables, {model.name: model.recipe for model in models if model.recipe})
-    _check_beginnings(models)
-    if not tables.tasks and not any(model.recipe for model in models):
-        raise UsageError("it has no [[tasks]], and no recipe to pretrain; give at least one")
-    tasks = _tasks(tables, only)
-    lacking = lacking_heads(models, tasks, opening)
-    return CheckedSuite(tuple(models), tasks, _combinations(tables.grid, tasks), tables, path, lacking)
-
-
-def _check_recipes(tables: SuiteTables, recipes: dict[str, RunConfig]) -> None:
-    """Raises UsageError for recipes that can't be trained with one budget and measured on the same sequences."""
+    recipes = {model.name: model.recipe for model in models if model.recipe}
     if not recipes and (idle := [name for name in ("budget", "source") if getattr(tables, name)]):
         raise UsageError(f"{idle[0]} is for recipes, and every model is trained; leave it out")
-    for name, units in itertools.product(recipes, tables.units) if tables.vocabulary == "shared" else ():
-        try:
-            held_out_config(recipes[name], next(iter(recipes.values())), units)
-        except UsageError as error:
-            sequences = f"the held-out sequences of {next(iter(recipes))}, masked by {units}"
-            raise UsageError(f"{name} can't be measured on {sequences}: {error}") from None
-    for name, recipe in recipes.items() if tables.budget and not tables.budget.steps else ():
-        if len({(phase.length, phase.batch_size) for phase in recipe.phases}) > 1:
-            raise UsageError(
-                f"{name} has phases of several shapes, whose steps take different times; give a budget of steps"
-            )
+    if not any(isinstance(recipe, FittedConfig) for recipe in recipes.values()):  # those are compared once fitted
+        check_comparable(recipes, tables)
+    _check_beginnings(models)
+    if not tables.tasks and not recipes:
+        raise UsageError("it has no [[tasks]], and no recipe to pretrain; give at least one")
+    tasks = _tasks(tables, only)
+    return CheckedSuite(tuple(models), tasks, _combinations(tables.grid, tasks), tables, path)
 
 
 def _check_beginnings(models: Sequence[SuiteModel]) -> None:
@@ -142,36 +119,14 @@ def _check_beginnings(models: Sequence[SuiteModel]) -> None:
                 )
 
 
-def lacking_heads(
-    models: Sequence[SuiteModel],
-    tasks: Iterable[SuiteTask],
-    opening: Callable[[Place], TrainedModel] = TrainedModel.open,
-) -> dict[tuple[str, str], str]:
-    """Which models, opened by `opening`, can't be measured on which tasks, by their names, and why. Raises UsageError
-    for a path that is no model, for rows that can't be read, and for a task on which no model can be measured."""
-    for task in tasks:
-        task.check()
-    lacking = dict[tuple[str, str], str]()
-    for model in models:
-        heads = set(opening(place_of(model.path)).shapes) if model.path else {"masked_lm"}
-        if model.recipe and model.recipe.model.discriminator:
-            heads = set()
-        lacking |= {(model.name, task.name): lack for task in tasks if (lack := task.lacks(heads))}
-    for task in tasks if models else ():
-        if all((model.name, task.name) in lacking for model in models):
-            raise UsageError(f"no model can be measured on {task.name}: each {lacking[models[0].name, task.name]}")
-    return lacking
-
-
-def _model(table: ModelTable, tables: SuiteTables, opening: Callable[[Place], TrainedModel]) -> SuiteModel:
+def _model(table: ModelTable, tables: SuiteTables) -> SuiteModel:
     if (table.path is None) == (table.config is None):
         raise UsageError(f"the model {table.name or ''} needs either a path (a trained model) or a config (a recipe)")
     if table.path is not None:
         if table.begin or table.changes or table.init or table.tags:
             given = "begin, init, tags and set are for a model with a config; leave them out"
             raise UsageError(f"{table.path} is trained; {given}")
-        path = str(model_place(table.path))
-        return SuiteModel(table.name or Path(table.path).name, path)
+        return SuiteModel(table.name or Path(table.path).name, str(local_place(table.path) or table.path))
     assert table.config is not None
     name = table.name or table.config.removesuffix(".py").rpartition("/")[2]
     check_settable(table.changes, f"set of {name}")
@@ -183,9 +138,9 @@ def _model(table: ModelTable, tables: SuiteTables, opening: Callable[[Place], Tr
     if table.tags:
         changes["objective.tags"] = _tags(tables, name)
     if table.init:
-        changes["init"] = str(model_place(table.init))
+        changes["init"] = str(local_place(table.init) or table.init)
     try:
-        recipe = fitted(_recipe(table.config, changes), opening=opening).config
+        recipe = _recipe(table.config, changes)
     except UsageError as error:
         raise UsageError(f"{name}: {error}") from None
     return SuiteModel(name, None, recipe, table.begin)
@@ -285,26 +240,3 @@ def _combinations(grid: Values, tasks: Iterable[SuiteTask]) -> tuple[Values, ...
 def _check_distinct(what: str, names: list[str]) -> None:
     if twice := next((name for name in names if names.count(name) > 1), None):
         raise UsageError(f"two {what} are called {twice!r}; give each a name of its own by name = ...")
-
-
-def suite_of_seeds(config: FinetuneConfig, count: int) -> CheckedSuite:
-    """The suite of a fine-tuning with `count` seeds from `config.seed` on. Raises UsageError for a model that can't
-    learn the task, for rows that can't be used, and if nothing is measured."""
-    if not config.task.dev and not config.task.source:
-        raise UsageError("--seeds compares scores, and --task.dev names no rows to measure on; give some by --task.dev")
-    read_rows(config, open_model(config))  # refuses rows before anything is written
-    seeds, name = tuple(range(config.seed, config.seed + count)), config.task.name or config.task.rows_name
-    model = SuiteModel(Path(str(config.init)).name, str(model_place(str(config.init))))
-    task = FineTuning(name=name, config=config.replace(seed=0, init=None))
-    return CheckedSuite((model,), (task,), ({},), SuiteTables(seeds=seeds), Path("finetune --seeds"))
-
-
-def mean_results(work: SuiteWork) -> Results:
-    """The mean of every measurement over the seeds of a `suite_of_seeds`, and the `run` with the best score."""
-    (model,), (task,), seeds = work.suite.models, work.suite.tuned, work.suite.tables.seeds
-    runs = [work.tuning(model, task, {}, seed).path for seed in seeds]
-    measured = {run: read_results(run / "results.json")[0] for run in runs}
-    first, best = measured[runs[0]], max(runs, key=lambda run: measured[run].logged["score"])
-    means = {name: fmean(results.logged[name] for results in measured.values()) for name in first.logged}
-    named = {"task": first.task, "metric": first.metric, "seeds": list(seeds), "measured_on": first.measured_on}
-    return Results.model_validate(named | means | {"run": str(best)})

@@ -1,6 +1,8 @@
 """What a suite's TOML file may have."""
 
+import contextlib
 from collections.abc import Iterable, Iterator, Mapping
+from pathlib import Path
 from typing import Annotated, Any, Literal, TypeVar
 
 from pydantic import Field, field_validator
@@ -106,6 +108,17 @@ class SuiteTables(Settings):
         if twice := [value for value in values if values.count(value) > 1]:
             raise ValueError(f" has {twice[0]} twice; give each once")
         return values
+
+
+@contextlib.contextmanager
+def faults_of(file: Path) -> Iterator[None]:
+    """Raises UsageError, with the name of the suite's `file` before it, for whatever is wrong in the block."""
+    try:
+        yield
+    except UsageError as error:
+        raise UsageError(f"{file}: {error}") from None
+    except (OSError, ValueError) as error:
+        raise UsageError(f"{file}: {getattr(error, 'strerror', None) or error}") from None
 
 
 def check_settable(values: Values, where: str) -> None:

@@ -1,4 +1,7 @@
-"""The kinds of tasks of a suite, a class for each: its settings, the files behind its score, and its measurement."""
+"""The kinds of tasks of a suite, a class for each: its settings, the files behind its score, and its measurement.
+
+What measures is imported by the methods that measure, so that a suite is read and checked without JAX.
+"""
 
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence, Set
@@ -13,15 +16,10 @@ from bert_jax.config.finetune import FinetuneConfig
 from bert_jax.config.objective import Predicted, UnitKind
 from bert_jax.config.settings import OneOrSeveral, Settings
 from bert_jax.finetuning.judged_texts import JudgedTexts
-from bert_jax.inference.bert import load
-from bert_jax.inference.minimal_pairs import outcome_numbers, pair_results
 from bert_jax.inference.pair_files import pair_files, read_pairs
-from bert_jax.inference.search import judged_results
-from bert_jax.products.suite import measuring
-from bert_jax.products.suite.contamination import contaminations, row_texts
 from bert_jax.products.suite.rows import RowSearch, find_rows
-from bert_jax.products.suite.significance import row_sums
 from bert_jax.products.suite.suite_tables import SuiteTables, Values, check_known, check_settable, with_settings
+from bert_jax.products.suite.texts import row_texts, tokens_of_lines, tokens_of_text
 from bert_jax.records.decoded_lines import decoded_lines
 from bert_jax.records.sources import open_rows
 from bert_jax.run.config_files import load_config
@@ -152,14 +150,19 @@ class MinimalPairs(SuiteTask):
             yield pair.good, pair.bad
 
     def measure(self, run: Path) -> JsonObject:
+        from bert_jax.inference.bert import load
+        from bert_jax.inference.minimal_pairs import pair_results
+
         return pair_results(load(run), pair_files(self.pairs)).content
 
     def tokens(self, causal: bool) -> float:
         """A model that masks computes a sentence once for each of its tokens."""
-        lengths = [measuring.tokens_of_text(text) for pair in self.texts() for text in pair]
+        lengths = [tokens_of_text(text) for pair in self.texts() for text in pair]
         return sum(length if causal else length * (length + 2) for length in lengths)
 
     def outcomes(self, measured: Sequence[JsonObject]) -> RowOutcomes:
+        from bert_jax.inference.minimal_pairs import outcome_numbers
+
         by_file = [[*map(outcome_numbers, each["outcomes"].values())] for each in measured]
         files = np.repeat(np.arange(len(by_file[0])), [*map(len, by_file[0])])
         return RowOutcomes(tuple(np.concatenate(each)[:, None] for each in by_file), files)
@@ -190,10 +193,13 @@ class JudgedSearch(SuiteTask):
             yield [str(parse_object(line).get("text", ""))]
 
     def measure(self, run: Path) -> JsonObject:
+        from bert_jax.inference.bert import load
+        from bert_jax.inference.search import judged_results
+
         return judged_results(load(run).embedder, JudgedTexts(f"beir:{self.beir}", "test", Counter())).content
 
     def tokens(self, causal: bool) -> float | None:
-        return measuring.tokens_of_lines(self._file("corpus.jsonl"))
+        return tokens_of_lines(self._file("corpus.jsonl"))
 
 
 class _FineTuningTable(Settings):
@@ -281,6 +287,8 @@ class FineTuning(SuiteTask):
         return self.scores or (str(metrics.get("metric")),)
 
     def outcomes(self, measured: Sequence[JsonObject]) -> RowOutcomes:
+        from bert_jax.products.suite.significance import row_sums  # imports SciPy
+
         if counted := [each["tag_counts"] for each in measured if "tag_counts" in each]:
             (name, *others) = self.score_names(measured[0])
             is_counted = not others and len(counted) == len(measured) and all(name in each for each in counted)
@@ -327,5 +335,7 @@ SUITE_TASKS: tuple[type[SuiteTask], ...] = (FineTuning, MinimalPairs, JudgedSear
 def rows_in_text(run: Path, tasks: Sequence[SuiteTask]) -> dict[str, dict[str, Any]]:
     """How much of each task's rows occurs in the text that a model was pretrained on: the fields of Contamination, and
     the `share`. Called in a separate process."""
+    from bert_jax.products.suite.contamination import contaminations
+
     found = contaminations(run, {task.name: list(task.texts()) for task in tasks})
     return {name: each._asdict() | {"share": each.share} for name, each in found.items()}

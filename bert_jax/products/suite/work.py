@@ -1,4 +1,7 @@
-"""Does the runs of a suite that are missing."""
+"""Does the runs of a suite that are missing.
+
+What trains and measures is imported by the methods that do so: a suite is checked without JAX.
+"""
 
 import contextlib
 import fcntl
@@ -11,14 +14,12 @@ from functools import cache, partial
 from pathlib import Path
 from typing import Any
 
-from bert_jax.finetuning.finetune import finetune
-from bert_jax.products.suite import measuring
-from bert_jax.products.suite.contamination import pretrainings
+from bert_jax.config.run import RunConfig
 from bert_jax.products.suite.job import Job, changed_settings, log_of, model_hash, place_below, run_figures, source_hash
 from bert_jax.products.suite.processes import Processes
 from bert_jax.products.suite.recipes import RecipeWork
 from bert_jax.products.suite.suite import CheckedSuite, SuiteModel
-from bert_jax.products.suite.suite_tables import Values, setting_text
+from bert_jax.products.suite.suite_tables import Values, faults_of, setting_text
 from bert_jax.products.suite.tasks import FineTuning, HeldOutText, HeldOutTokens, SuiteTask, rows_in_text
 from bert_jax.records.corpus import open_corpus
 from bert_jax.system.bucket import place_of
@@ -47,8 +48,8 @@ class SuiteWork:
         self._lock, self._hash, self._model_hash = threading.Lock(), cache(source_hash), cache(model_hash)
 
     def check(self) -> None:
-        """Raises UsageError if the directory holds anything but this suite, or if text of a recipe isn't there. Writes
-        nothing."""
+        """Raises UsageError if the directory holds anything but this suite, if rows can't be read, or if text of a
+        recipe isn't there. Opens no model, and writes nothing."""
         children = [*self.workdir.glob("[!.]*")]
         there = [child.name for child in children]
         if there and not {_ORIGIN, "suite.json"} & {*there}:
@@ -67,13 +68,19 @@ class SuiteWork:
                 f"--workdir {self.workdir} is the folder of another suite, {other}; choose another --workdir"
             )
         refuse_links(*(child for child in children if child.is_dir()))
-        jobs = [job for job in self.pretrainings() if not (job.path / "config.json").exists()]
-        recipes = [recipe for job in jobs if (recipe := self.suite.recipes[job.model].recipe)]
-        for data in {recipe.data for recipe in recipes}:
-            open_corpus(data)
-        for file in (file for recipe in recipes for file in (recipe.vocabulary.file, *recipe.data.lexicons.values())):
-            if file and not place_of(file).exists():
-                raise UsageError(f"there is nothing at {file}, which a recipe names; put the file there")
+        with faults_of(self.suite.file):
+            for task in self.suite.tasks:
+                task.check()
+            opening = cache(open_corpus)  # several recipes have one text
+            for name, recipe in ((model.name, model.recipe) for model in self.suite.models if model.recipe):
+                try:
+                    opening(recipe.data)
+                    _check_files(recipe)
+                except UsageError as error:
+                    # Runs are looked for only now, because their names take hashes of texts and models.
+                    jobs = (job for job in self.pretrainings() if job.model == name)
+                    if not there or not all((job.path / "config.json").exists() for job in jobs):
+                        raise UsageError(f"{name}: {error}") from None
 
     def run(self, after_each: Callable[[], Any]) -> None:
         """Does what is missing, recipes first; calls `after_each` after each run.
@@ -161,6 +168,8 @@ class SuiteWork:
         run = place_below(self.workdir, "runs", name, *shaped_by)
 
         def work() -> JsonObject:
+            from bert_jax.finetuning.finetune import finetune
+
             config = task.trained(setting).replace(seed=seed, init=str(path))
             self.processes.call(finetune, config, run, log=log_of(run))
             return run_figures(run)
@@ -175,9 +184,11 @@ class SuiteWork:
         path = self._file("answers", tuned.path.name, *shaped_by)
 
         def measure() -> JsonObject:
+            from bert_jax.products.suite.measuring import row_answers
+
             if not (tuned.path / "checkpoints").is_dir():  # deleted while another setting was the best
                 tuned.finish()
-            return self.processes.call(measuring.row_answers, tuned.path, rows)
+            return self.processes.call(row_answers, tuned.path, rows)
 
         return Job(model.name, task.name, setting, seed, path, measure, self.recipes.finished, tuned)
 
@@ -201,6 +212,8 @@ class SuiteWork:
         return place_below(self.workdir, folder, name, *shaped_by, ending=".json")
 
     def _text_hash(self, run: Path) -> list[str]:
+        from bert_jax.products.suite.contamination import pretrainings
+
         with contextlib.suppress(UsageError, RunError):  # it is another program's
             return [self._model_hash(each.path / "data") for _, each in pretrainings(run)]
         return []
@@ -234,3 +247,10 @@ class SuiteWork:
         with self._lock:
             say(f"{what}, seed {job.seed}: {duration(time.monotonic() - began)}")
             after_each()
+
+
+def _check_files(recipe: RunConfig) -> None:
+    """Raises UsageError if a file that a recipe names isn't there."""
+    for file in (recipe.vocabulary.file, *recipe.data.lexicons.values()):
+        if file and not place_of(file).exists():
+            raise UsageError(f"there is nothing at {file}, which a recipe names; put the file there")

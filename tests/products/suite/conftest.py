@@ -11,7 +11,7 @@ import pytest
 from bert_jax.config.settings import Settings
 from bert_jax.finetuning.finetune import finetune
 from bert_jax.pretraining.pretrain import pretrain
-from bert_jax.products.suite import job, measuring, suite_file
+from bert_jax.products.suite import job, measuring
 from bert_jax.products.suite.processes import Processes
 from bert_jax.products.suite.suite_file import read_suite
 from bert_jax.products.suite.summary import Summary
@@ -46,6 +46,8 @@ class StandIns:
         """The configs of recipes whose steps were measured together, by name."""
         self.outcomes = {}
         """Outcomes of minimal pairs by the model's name."""
+        self.lacking = {}
+        """What models lack for tasks, as if they had been opened."""
         self.patience = None
         """Calls that are carried out before one is interrupted; None: all."""
         for name in ("train.tsv", "dev.tsv", "test.tsv"):
@@ -55,7 +57,6 @@ class StandIns:
         monkeypatch.chdir(folder)
         monkeypatch.setattr(Processes, "call", lambda processes, *call, log=None: self.alone(*call))
         monkeypatch.setattr(job, "time", SimpleNamespace(monotonic=lambda: 0.0))  # the same seconds on a busy machine
-        monkeypatch.setattr(suite_file, "lacking_heads", lambda *_: {})
 
     def alone(self, function, *arguments):
         if function is measuring.step_seconds:
@@ -133,7 +134,7 @@ class StandIns:
     def suite(self, text, **changes):
         """The suite of a TOML file with this text."""
         (self.folder / "suite.toml").write_text(text)
-        return read_suite(self.folder / "suite.toml", **changes)
+        return read_suite(self.folder / "suite.toml", **changes)._replace(lacking=self.lacking)
 
     def run(self, text, workdir="W", at_once=1, **changes) -> Summary:
         """Its summary when all is done."""

@@ -7,8 +7,8 @@ import pytest
 
 import bert_jax
 from bert_jax.cli.main import run
-from bert_jax.products.suite.measuring import tokens_of_rows
 from bert_jax.products.suite.summary import Summary
+from bert_jax.products.suite.texts import tokens_of_rows
 from bert_jax.products.suite.work import SuiteWork
 from bert_jax.run.trained_model import TrainedModel
 from bert_jax.system.errors import UsageError

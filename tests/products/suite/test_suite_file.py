@@ -3,6 +3,8 @@
 import itertools
 import json
 import re
+import subprocess
+import sys
 import time
 from pathlib import Path
 
@@ -13,9 +15,10 @@ from bert_jax.cli.main import run
 from bert_jax.config.finetune import FinetuneConfig
 from bert_jax.config.run import RunConfig
 from bert_jax.products.suite import rows
-from bert_jax.products.suite import suite_file as module
-from bert_jax.products.suite.measuring import held_out_config
-from bert_jax.products.suite.suite_file import lacking_heads, read_suite
+from bert_jax.products.suite.held_out import held_out_config
+from bert_jax.products.suite.opening import lacking_heads, with_fitted_recipes
+from bert_jax.products.suite.suite import SuiteModel
+from bert_jax.products.suite.suite_file import read_suite
 from bert_jax.products.suite.tasks import FineTuning, MinimalPairs
 from bert_jax.run.config_files import catalogue, load_config, suite_file, suite_names
 from bert_jax.system.errors import UsageError
@@ -257,7 +260,7 @@ def test_a_split_of_a_public_set_must_be_there(tmp_path, monkeypatch):
     config = load_config("sst2", FinetuneConfig)
     assert config.task.train.startswith("tfds:"), config.task
     with pytest.raises(UsageError, match="glue/sst2"):
-        lacking_heads([], [FineTuning(name="sst2", config=config)])
+        FineTuning(name="sst2", config=config).check()
 
 
 @pytest.mark.parametrize("text", WRONG, ids=lambda text: re.sub(r"\W+", " ", text[-40:]))
@@ -285,6 +288,46 @@ def test_the_command_line_says_what_is_wrong(stand_ins, capsys):
     assert "did you mean glue?" in lines[1]
 
 
+REFUSED = {
+    "absent.toml": "no suite file at absent.toml",
+    "small_language": "as it is, begins with each model; give some: --models FOLDER",
+    "right.toml --workdir right.toml": "--workdir {}/right.toml: give a folder on this machine",
+    "right.toml --workdir one": "--workdir {}/one is no suite's folder and not empty",
+    "right.toml --at-once 9999": "--at-once 9999: ",
+    "right.toml --tasks sst": "right.toml: --tasks: 'sst' is no task of the suite; did you mean sst2?",
+    "right.toml --models ./absent": "right.toml: there is nothing at {}/absent; give a run, a checkpoint or ",
+    "right.toml --data two": "right.toml: sst2: found no train.tsv and no dev.tsv below {}/two",
+    "key.toml": "key.toml: seed: there is no such setting; did you mean seeds?",
+    "grid.toml": "grid.toml: grid: task.epochs = 3 is no list of values to try",
+    "text.toml": "text.toml: modern: no file matches 'absent.txt'",
+    "adapted.toml": "adapted.toml: there is nothing at {}/absent; give a run, a checkpoint or ",
+    "scratch.toml": "scratch.toml: scratch_small: no file matches 'absent.txt'",
+}
+
+
+def test_what_files_tell_is_refused_before_jax_is_imported(stand_ins):
+    (stand_ins.folder / "one" / "config.json").touch()
+    texts = {
+        "right": MODELS + TASK_TEXT,
+        "key": f"seed = [0]\n{MODELS}{TASK_TEXT}",
+        "grid": f"{MODELS}{TASK_TEXT}[grid]\n'task.epochs' = 3\n",
+        "text": f'source = "absent.txt"\n[[models]]\npath = "one"\n{RECIPE}{TASK_TEXT}',
+        "adapted": '[[models]]\nconfig = "adapt"\ninit = "./absent"\n',
+        "scratch": 'source = "absent.txt"\n[[models]]\nconfig = "scratch_small"\n',
+    }
+    for name, text in texts.items():
+        (stand_ins.folder / f"{name}.toml").write_text(text)
+    lines = [["suite", *case.split(), *([] if "--workdir" in case else ["--workdir", "W"])] for case in REFUSED]
+    code = "import sys; sys.modules['jax'] = None; from bert_jax.cli.main import run; "
+    done = subprocess.run(
+        [sys.executable, "-c", f"{code}print([run(line) for line in {lines}])"], capture_output=True, text=True
+    )
+    said = done.stderr.splitlines()
+    assert done.stdout == f"{[2] * len(REFUSED)}\n", said
+    for line, expected in zip(said, REFUSED.values(), strict=True):
+        assert expected.format(stand_ins.folder) in line
+
+
 @pytest.mark.parametrize(
     "text", ["#", "\x00", 'models = ["gs://"]', "models = [[1]]", "[models]\nx = 1", 'tasks = "x"']
 )
@@ -296,12 +339,12 @@ def test_any_other_content_is_refused_in_one_line(stand_ins, text):
 def test_a_model_must_be_there_and_have_the_head_that_pairs_need(tiny_run, tmp_path):
     (tmp_path / "blimp.jsonl").write_text('{"sentence_good": "a", "sentence_bad": "b"}\n')
     pairs = MinimalPairs(name="blimp", pairs=str(tmp_path / "blimp.jsonl"))
-    trained = module.SuiteModel("tiny", str(tiny_run.path))
+    trained = SuiteModel("tiny", str(tiny_run.path))
     assert lacking_heads([trained], [pairs]) == {}
     with pytest.raises(UsageError, match="absent"):
-        lacking_heads([module.SuiteModel("absent", str(tmp_path / "absent"))], [])
+        lacking_heads([SuiteModel("absent", str(tmp_path / "absent"))], [])
     discriminator = load_config("experiments/modern_electra", RunConfig)
-    electra = module.SuiteModel("electra", None, discriminator)
+    electra = SuiteModel("electra", None, discriminator)
     assert lacking_heads([trained, electra], [pairs]) == {("electra", "blimp"): "has no head that predicts tokens"}
     with pytest.raises(UsageError, match="no model can be measured on blimp: each has no head that predicts tokens"):
         lacking_heads([electra], [pairs])
@@ -324,7 +367,7 @@ def test_pairs_and_judged_texts_are_looked_at_before_anything_runs(stand_ins, tm
     trained = stand_ins.suite(f'{MODELS}[[tasks]]\n{vectors}\ntrain = "beir:one#dev"\n').tasks[0].config.task
     assert (trained.train, trained.dev) == (f"beir:{tmp_path}/one#dev",) * 2
     with pytest.raises(UsageError, match="pairs.jsonl.* has no column 'sentence_good'"):
-        lacking_heads([], [MinimalPairs(name="pairs", pairs=str(tmp_path / "pairs.jsonl"))])
+        MinimalPairs(name="pairs", pairs=str(tmp_path / "pairs.jsonl")).check()
 
 
 def test_rows_are_found_below_data_at_any_depth_and_compressed(stand_ins):
@@ -369,10 +412,9 @@ def test_missing_sets_are_named_with_their_publisher_and_what_is_left(stand_ins)
 @pytest.mark.parametrize("name", suite_names())
 def test_suites_that_come_with_it_are_right_but_for_their_files(name, monkeypatch, tmp_path, tiny_run, corpus):
     monkeypatch.setattr(rows, "find_rows", lambda pattern, data: [f"/rows/{pattern}"])
-    monkeypatch.setattr(module, "lacking_heads", lambda *_: {})
     for data in (None, str(tmp_path)):
         text = suite_file(name).read_text()
         models = () if "[[models]]" in text and '"each"' not in text else [str(tiny_run.path)]
         source = (f"text:{corpus}",) if '"each"' in text else ()  # from which the sizes of a recipe follow
-        suite = read_suite(suite_file(name), data, models=models, source=source)
+        suite = with_fitted_recipes(read_suite(suite_file(name), data, models=models, source=source))
         assert (suite.tasks or suite.recipes) and all(task.sources for task in suite.tasks)

@@ -9,7 +9,6 @@ import pytest
 from suite_cases import TASK_TEXT
 
 from bert_jax.cli.main import run
-from bert_jax.products.suite import suite_file
 from bert_jax.products.suite.processes import Processes
 from bert_jax.products.suite.suite_page import suite_page
 
@@ -39,10 +38,9 @@ def test_without_pairs_of_models_or_settings_nothing_is_compared(stand_ins):
     assert "Best settings" not in suite_page("one", summary)
 
 
-def test_baselines_edges_times_and_empty_cells_are_shown(stand_ins, monkeypatch):
+def test_baselines_edges_times_and_empty_cells_are_shown(stand_ins):
     (stand_ins.folder / "pairs.jsonl").touch()
-    lacking = {("two", "pairs"): "has no head that predicts tokens"}
-    monkeypatch.setattr(suite_file, "lacking_heads", lambda *_: lacking)
+    stand_ins.lacking = {("two", "pairs"): "has no head that predicts tokens"}
     summary = stand_ins.run(f'{TWO}[[tasks]]\npairs = "pairs.jsonl"\n')
     *_, two, last = summary.table()
     assert (
