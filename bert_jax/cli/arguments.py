@@ -17,6 +17,7 @@ from bert_jax.config.run import RunConfig
 from bert_jax.config.settings import Settings
 from bert_jax.config.unused import refuse_unused
 from bert_jax.run.config_files import AnyConfig, config_source, load_config, run_given_as_config
+from bert_jax.run.run_config import check_recorded_places
 from bert_jax.system.bucket import Place, place_of
 from bert_jax.system.errors import UsageError
 
@@ -168,8 +169,6 @@ class Arguments(Settings):
         """The settings to change in `config`, which is that of a run: the `settings` of the command line. Checks the
         places that a command with --workdir reads and that the run alone names."""
         if "workdir" in cls.model_fields:
-            from bert_jax.run.run_config import check_recorded_places  # needs Orbax; a config file doesn't
-
             names = {flag.field for flag in cls.used_flags(config)}
             check_recorded_places(config, run, names - settings.keys())
         if "vocabulary.file" in settings:  # the recorded size is that of the run's own vocabulary
@@ -226,8 +225,16 @@ class SavedArguments(Arguments):
     """Take the mean of the parameters of the last N saved steps of the run, up to --step or the newest. Steps of an
     earlier phase are left out. Without it: the parameters of one step."""
 
+    @staticmethod
+    def check_model(path: Place) -> None:
+        """Raises UsageError if nothing is at `path`. Imports nothing that computes, which takes seconds."""
+        from bert_jax.interchange.hub import local_place  # imports the tokenizers' library
+
+        local_place(path)
+
     def loaded(self, path: Place, dtype: str | None = None) -> "Bert":
         """Loads the model at `path`, and shows what the files of another program were taken for."""
+        self.check_model(path)
         from bert_jax.inference.bert import load
         from bert_jax.system.reading import show
 

@@ -48,27 +48,26 @@ class Evaluate(JsonArguments, RowsArguments, InferenceArguments):
         for name, use in (("language", "is the language of"), ("words", "finds the words of")):
             if (value := getattr(self, name)) and not self.data:
                 raise UsageError(f"--{name} {value} {use} the --data text; add --data, or leave --{name} out")
-        from bert_jax.cli.summary import print_results, print_task_results
         from bert_jax.finetuning.judged_texts import is_judged
+        from bert_jax.run.run_files import RunFiles
+
+        if is_judged(self.data):
+            self._search_judged_texts(self.data)
+            return
+        config = RunFiles(self.run).config  # raises if it is no run, before what computes is imported
+        self._check(is_finetuned=config.task is not None)
+        from bert_jax.cli.summary import print_results, print_task_results
         from bert_jax.pretraining.evaluation import evaluate_run
         from bert_jax.run.run_directory import RunDirectory
         from bert_jax.system.figures import json_line
 
-        if is_judged(self.data):
-            results = self._search_judged_texts(self.data)
-            if self.json:
-                print(json_line(results.content))
-            else:
-                print_task_results(results, "judged queries")
-            return
-        run = RunDirectory(self.run)
-        config = run.files.config
-        self._check(is_finetuned=config.task is not None)
         if config.task:
             results = self._evaluate_on_rows(config)
         else:
             saved = self.step, self.average
-            results = evaluate_run(run, self.data, self.language, *saved, self.words, self.dtype, self.units)
+            results = evaluate_run(
+                RunDirectory(self.run), self.data, self.language, *saved, self.words, self.dtype, self.units
+            )
         if self.json:
             print(json_line(results.content))
         elif config.task:
@@ -96,20 +95,27 @@ class Evaluate(JsonArguments, RowsArguments, InferenceArguments):
                 "text; leave it out"
             )
 
-    def _search_judged_texts(self, data: str) -> "Results":
-        """How well the model's vectors find the judged texts of `data` in their corpus."""
+    def _search_judged_texts(self, data: str) -> None:
+        """Prints how well the model's vectors find the judged texts of `data` in their corpus."""
         for name in ("language", "words", "units", "unlabelled", *RowsArguments.model_fields):
             if getattr(self, name) is not None:
                 raise UsageError(f"--{name} doesn't apply to judged texts, {data}; leave it out")
+        self.check_model(self.run)
+        from bert_jax.cli.summary import print_task_results
         from bert_jax.finetuning.dataset import say_repairs
         from bert_jax.finetuning.judged_texts import JudgedTexts
         from bert_jax.inference.search import judged_results
+        from bert_jax.system.figures import json_line
 
         repairs = Counter[str]()
         judged = JudgedTexts(data, "test", repairs)
         say_repairs(judged.name, repairs)
         bert = self.loaded(self.run, self.dtype)
-        return self._with_steps(judged_results(bert.embedder, judged), bert.steps)
+        results = self._with_steps(judged_results(bert.embedder, judged), bert.steps)
+        if self.json:
+            print(json_line(results.content))
+        else:
+            print_task_results(results, "judged queries")
 
     def _evaluate_on_rows(self, config: TaskRunConfig) -> "Results":
         """The metrics of a fine-tuned run on the rows of --data, or on its dev rows."""

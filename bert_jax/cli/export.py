@@ -19,6 +19,7 @@ class Export(SavedArguments):
     the files that sentence-transformers reads."""
 
     def execute(self) -> None:
+        model = self.loaded(self.run)
         import jax
 
         from bert_jax.inference.model_card import model_card
@@ -26,7 +27,6 @@ class Export(SavedArguments):
         from bert_jax.model.bert import without
         from bert_jax.system.progress import say
 
-        model = self.loaded(self.run)
         params = jax.device_get(model.params)
         if not model.provenance.pooler_trained:  # nor was the head of pairs, which stands on it
             params = without(params, ("bert/pooler", "next_sentence"))

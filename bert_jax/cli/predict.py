@@ -23,6 +23,7 @@ class Predict(RowsArguments, InferenceArguments):
     """File for the rows with predictions: .jsonl, .csv or .tsv; for tags also .conll, for answers SQuAD's .json."""
 
     def execute(self) -> None:
+        predictor = self.loaded(self.run, self.dtype).predictor
         from bert_jax.config.wording import counted
         from bert_jax.finetuning.dataset import say_repairs, written_as
         from bert_jax.finetuning.predicting import (
@@ -38,7 +39,6 @@ class Predict(RowsArguments, InferenceArguments):
         from bert_jax.system.progress import say, stage
         from bert_jax.system.reading import show
 
-        predictor = self.loaded(self.run, self.dtype).predictor
         task = predictor.task
         check_predictions_file(self.output, task.kind, self.input)
         repairs: Counter[Any] = Counter()

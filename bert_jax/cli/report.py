@@ -24,6 +24,11 @@ class Report(Arguments):
     """File to write. Without it: report.html in the run; for several runs it must be given."""
 
     def execute(self) -> None:
+        from bert_jax.run.run_files import RunFiles
+
+        runs = list(dict.fromkeys(self.run))
+        for path in runs:
+            _ = RunFiles(path).config  # raises if it is no run, before what computes is imported
         import jax
 
         from bert_jax.products.page.page import check_can_draw
@@ -31,7 +36,6 @@ class Report(Arguments):
         from bert_jax.system.files import check_written
         from bert_jax.system.progress import print_line
 
-        runs = list(dict.fromkeys(self.run))
         if len(runs) > MOST_RUNS:
             raise UsageError(f"{len(runs)} runs are too many for one page; give up to {MOST_RUNS}")
         check_can_draw()

@@ -64,6 +64,7 @@ class ScorePairs(ScoreArguments):
         from bert_jax.inference.pair_files import pair_files
 
         files = pair_files(self.pairs)  # before what computes is imported
+        self.check_model(self.run)
         from bert_jax.cli.summary import print_pairs
         from bert_jax.inference.minimal_pairs import pair_results
         from bert_jax.run.run_directory import RunDirectory
@@ -106,6 +107,7 @@ class Score(ScoreArguments):
     """Write each token with its own log probability, too."""
 
     def execute(self) -> None:
+        self.check_model(self.run)
         from bert_jax.finetuning.dataset import say_repairs
         from bert_jax.inference.feature_files import name_of
         from bert_jax.inference.scoring import ScoreTotals

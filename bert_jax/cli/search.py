@@ -37,6 +37,7 @@ class Search(InferenceArguments, JsonArguments):
     """The file that the vectors of a .npz were computed of, to print its texts. Without it: row numbers alone."""
 
     def execute(self) -> None:
+        self.check_model(self.run)
         from bert_jax.inference.search import SearchCorpus, search
         from bert_jax.system.figures import json_line, print_rows
         from bert_jax.system.progress import stage

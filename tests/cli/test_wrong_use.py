@@ -1,6 +1,8 @@
 """Wrong uses of every command: one line each, with the flag as it is typed, the value, and what was expected."""
 
 import re
+import subprocess
+import sys
 
 import pytest
 
@@ -178,3 +180,21 @@ def test_right_uses_that_look_wrong_are_taken(tmp_path, monkeypatch, capsys):
     }.items():
         assert run(line.split()) == 2
         assert words in capsys.readouterr().err
+
+
+ABSENT = [
+    *("evaluate ./absent", "evaluate ./absent --data beir:judged", "inspect ./absent", "report ./absent"),
+    *("predict ./absent rows.tsv out.jsonl", "score ./absent in.txt", "search ./absent in.txt query"),
+    *("fill-mask ./absent text", "export ./absent out"),
+    *("finetune classes --init ./absent --workdir W", "finetune classes --init ./absent --workdir W --dry-run"),
+    "finetune classes --init ./absent --workdir W --seeds 2 --task.train rows.tsv --task.dev rows.tsv",
+]
+
+
+def test_an_absent_run_is_refused_before_jax_is_imported(tmp_path):
+    code = "import sys; sys.modules['jax'] = None; from bert_jax.cli.main import run; "
+    line = [sys.executable, "-c", f"{code}print([run(line.split()) for line in {ABSENT}])"]
+    done = subprocess.run(line, capture_output=True, text=True, cwd=tmp_path)
+    said = done.stderr.splitlines()
+    assert done.stdout == f"{[2] * len(ABSENT)}\n", said
+    assert {line.partition("; give a run")[0] for line in said} == {f"bert-jax: there is nothing at {tmp_path}/absent"}
