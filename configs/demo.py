@@ -9,11 +9,11 @@ What to expect: held-out MLM accuracy 0.508 to 0.516, by the packages that are i
 piece: 0.062 to 0.065).
 
 The recipe is made for a short run of a small model on a small text: few and narrow layers and short sequences (none of
-them shortened further), for many steps; no dropout, as each sequence is seen only a few times; larger initial weights,
-as the model is narrow. ModernBERT's block (rotary positions, norms before the layers, gated feed-forward, no biases) is
-the first thing to take: with it a model knows more than how frequent words are after a seventh of the steps. Muon and
-more masks teach more a step, which takes as much longer (docs/experiments.md). configs/demo_bert.py is the same job as
-BERT does it.
+them shortened further); no dropout, as each sequence is seen only a few times; larger initial weights, as the model is
+narrow. ModernBERT's block (rotary positions, norms before the layers, gated feed-forward, no biases) is the first thing
+to take: with it a model knows more than how frequent words are after a seventh of the steps. Muon in batches of 64
+reaches in half of the time what AdamW reaches (docs/experiments.md). configs/demo_bert.py is the same job as BERT does
+it.
 """
 
 from bert_jax.config.data import DataConfig, VocabularyConfig
@@ -40,14 +40,15 @@ config = RunConfig(
     data=DataConfig(source="python-docs", held_out=0.05, short_sequence_probability=0.0, chunk_megabytes=1.0),
     objective=ObjectiveConfig(pair="none"),
     optimizer=OptimizerConfig(
-        peak_learning_rate=3e-3,
+        name="muon",
+        peak_learning_rate=8e-3,
         warmup=0.05,
         bias_correction=True,
         beta2=0.98,
         epsilon=1e-8,
         weight_decay=0.1,
     ),
-    phases=(Phase(steps=16_000, length=64, batch_size=32),),
-    evaluation=EvaluationConfig(every=4000),
-    checkpoints=CheckpointConfig(every=4000),
+    phases=(Phase(steps=4000, length=64, batch_size=64),),
+    evaluation=EvaluationConfig(every=500),
+    checkpoints=CheckpointConfig(every=1000),
 )
