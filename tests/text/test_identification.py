@@ -40,6 +40,10 @@ def test_a_language_that_the_model_does_not_know_is_taken_for_no_other(text):
     assert identified(text) == UNDETERMINED
 
 
+def test_a_short_text_is_compared_with_the_languages_of_its_script_alone():
+    assert identified("البيت القديم من الحجر") == "ar"  # with all languages in the choice, the model is unsure
+
+
 def test_relatives_that_are_known_are_not_taken_for_unknown_ones():
     hebrew = "בְּרֵאשִׁית בָּרָא אֱלֹהִים אֵת הַשָּׁמַיִם וְאֵת הָאָרֶץ׃ וְרוּחַ אֱלֹהִים מְרַחֶפֶת עַל־פְּנֵי הַמָּיִם׃"
     amharic = "የሰው ልጅ ሁሉ ሲወለድ ነጻና በክብርና በመብትም እኩልነት ያለው ነው። ሕሊና ስላለው አንዱ ሌላውን መመልከት ይገባዋል።"
