@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+import bert_jax
 from bert_jax.system import machine
 from bert_jax.system.workers import in_own_process
 
@@ -102,3 +103,12 @@ def test_libtpu_by_itself_is_no_tpu(tpu, monkeypatch):
     monkeypatch.setenv("JAX_PLATFORMS", "tpu")
     machine.leave_out_absent_tpu()
     assert os.environ["JAX_PLATFORMS"] == "tpu"
+
+
+def test_only_functions_that_train_prepare_the_process_to_compute(monkeypatch):
+    prepared = []
+    monkeypatch.setattr(machine, "prepare_to_compute", lambda: prepared.append("all"))
+    monkeypatch.setattr(machine, "leave_out_absent_tpu", lambda: prepared.append("devices"))
+    for name in ("pretrain", "finetune", "load"):
+        bert_jax.__getattr__(name)
+    assert prepared == ["all", "all", "devices"]
