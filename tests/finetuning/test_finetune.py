@@ -308,6 +308,8 @@ def test_it_is_measured_again_on_dev_rows_and_on_others(finished, config, tmp_pa
 def test_dev_rows_that_have_changed_are_told(finished, config, capsys):
     dev = Path(config.task.dev)
     kept = dev.read_bytes()
+    assert bert_jax_command(["evaluate", str(finished.path)]) == 0
+    assert "other rows" not in capsys.readouterr().err
     dev.write_bytes(kept.replace(b"near", b"beside"))
     try:
         assert bert_jax_command(["evaluate", str(finished.path)]) == 0

@@ -6,6 +6,7 @@ import pytest
 from judged_folders import DOCUMENTS, JUDGMENTS, QUERIES, write_judged_folder, write_lines
 
 from bert_jax.finetuning import retrieval
+from bert_jax.finetuning.dataset import LabelledRows
 from bert_jax.finetuning.judged_texts import JudgedTexts
 from bert_jax.finetuning.retrieval import BestDocuments, bm25_scores, judged_metrics
 from bert_jax.records.record import Record
@@ -154,6 +155,15 @@ def test_pairs_are_the_relevant_documents_with_the_others_as_negatives(folder):
         Record(judged.name, {"query": "a house by the river", "positive": "A quiet house near the river."}),
         Record(judged.name, {"query": "old letters", "positive": rain}),
     ]
+
+
+def test_a_document_outside_all_pairs_changes_the_hash_of_the_rows(folder):
+    def rows() -> LabelledRows:
+        return LabelledRows(opened(folder).pairs(), [], opened(folder))
+
+    before, documents = rows(), folder / "corpus.jsonl"
+    documents.write_text(documents.read_text() + '{"_id": "d9", "text": "Nobody judged this."}\n')
+    assert before.records == rows().records and before.content_hash != rows().content_hash
 
 
 def test_judgments_of_trec_and_packed_files_are_read_too(folder):
