@@ -159,7 +159,8 @@ def test_pairs_are_the_relevant_documents_with_the_others_as_negatives(folder):
 
 def test_a_document_outside_all_pairs_changes_the_hash_of_the_rows(folder):
     def rows() -> LabelledRows:
-        return LabelledRows(opened(folder).pairs(), [], opened(folder))
+        pairs = opened(folder).pairs()
+        return LabelledRows(pairs, [""] * len(pairs), opened(folder))
 
     before, documents = rows(), folder / "corpus.jsonl"
     documents.write_text(documents.read_text() + '{"_id": "d9", "text": "Nobody judged this."}\n')
