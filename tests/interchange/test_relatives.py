@@ -278,6 +278,12 @@ def test_what_bert_jax_does_not_compute_of_modernbert_is_one_line(changes, words
         model_config(values | changes, Path("config.json"))
 
 
+def test_layers_that_are_all_global_are_read():
+    values = json.loads((FOLDER / "modernbert" / "config.json").read_text())
+    every_layer = {"layer_types": ["full_attention"] * values["num_hidden_layers"]}
+    assert model_config(values | every_layer, Path("config.json")).global_every == 1
+
+
 def test_settings_that_a_kind_does_not_have_are_not_exported(golden, tmp_path):
     config = ModelConfig(**golden.config.model_dump() | {"model_type": "bert", "num_task_types": 5})
     params = jax.tree.map(lambda leaf: np.zeros(leaf.shape, np.float32), parameter_shapes(config))
