@@ -1,3 +1,4 @@
+import os
 import shutil
 from pathlib import Path
 
@@ -19,6 +20,22 @@ def checkpoint(tmp_path):
 
 def forbidden(*_, **__):
     raise PermissionError("permission denied")
+
+
+def test_a_checkpoint_and_its_name_are_on_disk_before_its_manifest(tmp_path, monkeypatch):
+    path = tmp_path / "00000010"
+    (path / "params").mkdir(parents=True)
+    (path / "params" / "numbers").write_bytes(bytes(100))
+    synced, fsync = [], os.fsync
+
+    def recorded(descriptor: int) -> None:
+        synced.append((os.fstat(descriptor).st_ino, (path / "manifest.json").exists()))
+        fsync(descriptor)
+
+    monkeypatch.setattr(os, "fsync", recorded)
+    make_complete(path, (), 10, None, None)
+    before = {number for number, sealed in synced if not sealed}
+    assert {each.stat().st_ino for each in (tmp_path, path, path / "params", path / "params" / "numbers")} <= before
 
 
 def test_what_was_begun_and_not_finished_is_told_apart(checkpoint):
