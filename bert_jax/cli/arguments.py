@@ -16,6 +16,7 @@ from bert_jax.config.fitted import FittedConfig
 from bert_jax.config.run import RunConfig
 from bert_jax.config.settings import Settings
 from bert_jax.config.unused import refuse_unused
+from bert_jax.interchange.model_path import local_place
 from bert_jax.run.config_files import AnyConfig, config_source, load_config, run_given_as_config
 from bert_jax.run.run_config import check_recorded_places
 from bert_jax.system.bucket import Place, place_of
@@ -228,8 +229,6 @@ class SavedArguments(Arguments):
     @staticmethod
     def check_model(path: Place) -> None:
         """Raises UsageError if nothing is at `path`. Imports nothing that computes, which takes seconds."""
-        from bert_jax.interchange.hub import local_place  # imports the tokenizers' library
-
         local_place(path)
 
     def loaded(self, path: Place, dtype: str | None = None) -> "Bert":

@@ -8,6 +8,7 @@ from pydantic import Field
 from bert_jax.cli.arguments import TrainingArguments, dotted
 from bert_jax.config.finetune import FinetuneConfig
 from bert_jax.config.task import TaskConfig
+from bert_jax.interchange.model_path import local_place
 from bert_jax.run.config_files import AnyConfig
 from bert_jax.system.bucket import Place
 
@@ -52,8 +53,6 @@ class Finetune(TrainingArguments):
 
     def execute(self) -> None:
         if self.config.init and not self.print_config:
-            from bert_jax.interchange.hub import local_place
-
             local_place(self.config.init)  # refuses an absent model before what computes is imported
         several = self.seeds > 1 and not self.print_config
         if not several and self.only_prints():

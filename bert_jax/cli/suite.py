@@ -87,7 +87,6 @@ def run_suite(
     """Executes a suite, prints the table and the verdicts, and returns the work. With `dry_run`, lists the missing runs
     and returns None. `read` returns the suite as files tell it, and `opened` adds what its models tell. Raises RunError
     if a run failed."""
-    from bert_jax.products.suite.work import SuiteWork
     from bert_jax.system.bucket import in_bucket, place_of
     from bert_jax.system.progress import without_repeats
     from bert_jax.system.workers import available_cores
@@ -99,6 +98,8 @@ def run_suite(
         raise UsageError(f"--workdir {workdir}: give a folder on this machine, which is created if it is missing")
     with without_repeats():
         suite = read()
+        from bert_jax.products.suite.work import SuiteWork
+
         SuiteWork(suite, workdir, at_once).check()
         suite = suite.with_places()
 

@@ -11,11 +11,11 @@ from safetensors.numpy import save_file
 from bert_jax.config.model import ModelConfig
 from bert_jax.config.task import TaskConfig
 from bert_jax.interchange.model_folder import HUGGING_FACE_CONFIG
+from bert_jax.interchange.model_path import WEIGHTS
 from bert_jax.interchange.model_settings import config_values, head_values
 from bert_jax.interchange.pooling_files import write_pooling
 from bert_jax.interchange.relatives import RELATIVES, Relative, exported_type
 from bert_jax.interchange.tensor_names import to_tensors
-from bert_jax.interchange.tensors import WEIGHTS
 from bert_jax.interchange.tokenizer_files import write_tokenizer
 from bert_jax.model.bert import Parameters, absent_parts, generator_parameters, without
 from bert_jax.system.bucket import Place

@@ -1,24 +1,17 @@
 """Downloads models of the Hugging Face hub by name: bert-base-uncased, google/bert_uncased_L-2_H-128_A-2."""
 
-import functools
 import importlib.util
 import os
-import re
 from pathlib import Path
 
-from bert_jax.interchange.tensors import INDEX, WEIGHTS
+from bert_jax.interchange.model_path import ANY_MODEL, INDEX, WEIGHTS, local_place
 from bert_jax.interchange.tokenizer_config import ADDED_TOKENS, SPECIAL_TOKENS_MAP
 from bert_jax.interchange.vocabulary_files import VOCABULARIES
-from bert_jax.system.bucket import Place, place_of
-from bert_jax.system.errors import UsageError, install_extra, nothing_at, quoted
+from bert_jax.system.bucket import Place
+from bert_jax.system.errors import UsageError, install_extra, quoted
 from bert_jax.system.progress import say
 from bert_jax.text.pipeline import TOKENIZER_CONFIG
 
-ANY_MODEL = "a run, a checkpoint or a Hugging Face directory"
-"""What most commands take as a model, in words."""
-_say_once = functools.cache(say)
-_NAME = re.compile(r"\w[\w.-]*(/\w[\w.-]*)?", re.ASCII)
-"""The name of a model in the hub, with an optional organization."""
 _FILES = (
     *("config.json", WEIGHTS, INDEX, "model-*-of-*.safetensors"),
     *(*VOCABULARIES, "merges.txt", TOKENIZER_CONFIG, SPECIAL_TOKENS_MAP, ADDED_TOKENS),
@@ -36,26 +29,6 @@ def model_place(source: str | os.PathLike, expected: str = ANY_MODEL) -> Place:
     is missing, if neither the hub nor the cache has the model, and as `local_place` does.
     """
     return local_place(source, expected) or _fetched(os.fspath(source))
-
-
-def local_place(source: str | os.PathLike, expected: str = ANY_MODEL) -> Place | None:
-    """The place of a model that `source` names by a path or a gs:// URL; None if it names a model of the hub.
-
-    An existing path always wins. A model of the hub is meant only if `source` is a string of the form NAME or
-    OWNER/NAME, no such path exists, and no directory OWNER exists. Raises UsageError if nothing is at a path on this
-    machine; `expected` is what the message asks for. Opens no file.
-    """
-    place = place_of(source)
-    if not isinstance(place, Path):
-        return place
-    is_name = isinstance(source, str) and _NAME.fullmatch(source)
-    if place.exists():
-        if is_name and ((place / WEIGHTS).is_file() or (place / INDEX).is_file()):
-            _say_once(f"{source} is the folder of this name, not a model of the Hugging Face hub")
-        return place
-    if is_name and not ("/" in str(source) and place.parent.is_dir()):  # otherwise probably the mistyped path of a run
-        return None
-    raise nothing_at(place, expected)
 
 
 def _fetched(name: str) -> Path:

@@ -9,12 +9,13 @@ import numpy as np
 
 from bert_jax.config.model import ModelConfig
 from bert_jax.interchange.model_folder import GOOGLE_CONFIG, HUGGING_FACE_CONFIG, MERGE, other_model
+from bert_jax.interchange.model_path import INDEX, WEIGHTS
 from bert_jax.interchange.model_settings import Activation, architecture_of, model_config, model_facts
 from bert_jax.interchange.pooling_files import has_modules, read_modules
 from bert_jax.interchange.relatives import RELATIVES, relative_of
 from bert_jax.interchange.tensor_names import SEGMENTS, expected_tensors, select, to_parameters
 from bert_jax.interchange.tensorflow_checkpoint import find_tensorflow_checkpoint, read_tensorflow_checkpoint
-from bert_jax.interchange.tensors import INDEX, WEIGHTS, Tensor, read_safetensors
+from bert_jax.interchange.tensors import Tensor, read_safetensors
 from bert_jax.interchange.tokenizer_config import SPECIAL_NAMES, PublishedFolder
 from bert_jax.interchange.tokenizer_files import read_tokenizer
 from bert_jax.model.bert import PART_NAMES, Parameters, absent_parts

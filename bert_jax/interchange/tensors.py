@@ -11,11 +11,11 @@ import numpy as np
 from ml_dtypes import bfloat16
 from safetensors import SafetensorError, safe_open
 
+from bert_jax.interchange.model_path import INDEX, WEIGHTS
 from bert_jax.system.errors import UsageError, quoted
 from bert_jax.system.files import open_regular
 from bert_jax.system.json_file import Shape, read_foreign_shape
 
-WEIGHTS, INDEX = "model.safetensors", "model.safetensors.index.json"
 _MOST_HEADER_BYTES = 10_000_000
 """Largest header that is read, in bytes. The header describes every tensor; for BERT-large it has 50 kB."""
 _TYPES = {"F64": "f8", "F32": "f4", "F16": "f2", "BF16": bfloat16, "BOOL": "?"} | {

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from types import MappingProxyType
 from typing import Literal, TypeVar
 
-from bert_jax.interchange.hub import ANY_MODEL
+from bert_jax.interchange.model_path import ANY_MODEL
 from bert_jax.run.manifest import (
     DamagedCheckpoint,
     Manifest,

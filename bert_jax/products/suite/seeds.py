@@ -5,7 +5,7 @@ from statistics import fmean
 from typing import TYPE_CHECKING
 
 from bert_jax.config.finetune import FinetuneConfig
-from bert_jax.interchange.hub import local_place
+from bert_jax.interchange.model_path import local_place
 from bert_jax.products.suite.suite import CheckedSuite, SuiteModel
 from bert_jax.products.suite.suite_tables import SuiteTables
 from bert_jax.products.suite.tasks import FineTuning

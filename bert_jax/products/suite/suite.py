@@ -4,7 +4,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from bert_jax.config.run import RunConfig
-from bert_jax.interchange.hub import local_place, model_place
+from bert_jax.interchange.model_path import local_place
 from bert_jax.products.suite.suite_tables import BITS_TASK, HELD_OUT_TASK, SuiteTables, faults_of
 from bert_jax.products.suite.tasks import FineTuning, HeldOutText, HeldOutTokens, SuiteTask
 
@@ -67,6 +67,8 @@ class CheckedSuite(NamedTuple):
 
 
 def _with_place(model: SuiteModel) -> SuiteModel:
+    from bert_jax.interchange.hub import model_place
+
     if model.path and not local_place(model.path):
         return model._replace(path=str(model_place(model.path)))
     if model.recipe and model.recipe.init and not local_place(model.recipe.init):

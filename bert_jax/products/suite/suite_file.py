@@ -11,7 +11,7 @@ from typing import Any
 from bert_jax.config.fitted import FittedConfig
 from bert_jax.config.run import RunConfig
 from bert_jax.config.wording import counted
-from bert_jax.interchange.hub import local_place
+from bert_jax.interchange.model_path import local_place
 from bert_jax.products.suite.held_out import check_comparable
 from bert_jax.products.suite.rows import RowSearch, check_size
 from bert_jax.products.suite.suite import CheckedSuite, SuiteModel

@@ -15,11 +15,9 @@ from pydantic import ConfigDict, Field
 from bert_jax.config.finetune import FinetuneConfig
 from bert_jax.config.objective import Predicted, UnitKind
 from bert_jax.config.settings import OneOrSeveral, Settings
-from bert_jax.finetuning.judged_texts import JudgedTexts
 from bert_jax.inference.pair_files import pair_files, read_pairs
 from bert_jax.products.suite.rows import RowSearch, find_rows
 from bert_jax.products.suite.suite_tables import SuiteTables, Values, check_known, check_settable, with_settings
-from bert_jax.products.suite.texts import row_texts, tokens_of_lines, tokens_of_text
 from bert_jax.records.decoded_lines import decoded_lines
 from bert_jax.records.sources import open_rows
 from bert_jax.run.config_files import load_config
@@ -157,6 +155,8 @@ class MinimalPairs(SuiteTask):
 
     def tokens(self, causal: bool) -> float:
         """A model that masks computes a sentence once for each of its tokens."""
+        from bert_jax.products.suite.texts import tokens_of_text
+
         lengths = [tokens_of_text(text) for pair in self.texts() for text in pair]
         return sum(length if causal else length * (length + 2) for length in lengths)
 
@@ -193,12 +193,15 @@ class JudgedSearch(SuiteTask):
             yield [str(parse_object(line).get("text", ""))]
 
     def measure(self, run: Path) -> JsonObject:
+        from bert_jax.finetuning.judged_texts import JudgedTexts
         from bert_jax.inference.bert import load
         from bert_jax.inference.search import judged_results
 
         return judged_results(load(run).embedder, JudgedTexts(f"beir:{self.beir}", "test", Counter())).content
 
     def tokens(self, causal: bool) -> float | None:
+        from bert_jax.products.suite.texts import tokens_of_lines
+
         return tokens_of_lines(self._file("corpus.jsonl"))
 
 
@@ -280,6 +283,8 @@ class FineTuning(SuiteTask):
                 open_rows(source)
 
     def texts(self) -> Iterator[Sequence[str]]:
+        from bert_jax.products.suite.texts import row_texts
+
         for source in filter(None, (self.config.task.dev, self.test)):
             yield from row_texts(self.config.task, source)
 
