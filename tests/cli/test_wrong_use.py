@@ -130,7 +130,7 @@ WRONG = {
     f"{PRETRAIN} --model.global-every 3": "--model.local-window=None: blocks with local attention need its width; give --model.local-window, or change --model.global-every",
     f"{PRETRAIN} --model.local-window 3": "no block would have local attention; give --model.global-every, or change --model.local-window",
     f"{PRETRAIN} --model.generator-divisor 3": "set --model.discriminator, or change --model.generator-divisor",
-    f"{PRETRAIN} --execution.accumulation 7": "--phases.0.batch-size=32 is not a multiple of --execution.accumulation=7",
+    f"{PRETRAIN} --execution.accumulation 7": "--phases.0.batch-size=64 is not a multiple of --execution.accumulation=7",
     f"{PRETRAIN} --profile-steps 5:3": "--profile-steps=5:3 are none of the run's 4,000 steps",
     f"{PRETRAIN} --hosts.count 2": "--hosts.coordinator=None, --hosts.count=2, --hosts.index=None go together",
     # Paths
