@@ -102,6 +102,11 @@ def test_each_language_is_measured_and_the_whole_is_their_mean_by_share(run):
     )
 
 
+def test_another_text_is_measured_as_one_and_not_by_language(config, run):
+    measured = evaluate_run(run, config.data.source[0], language="en").content
+    assert measured["held_out_sequences"] and not any("/" in name for name in measured)
+
+
 def test_ends_are_held_out_of_sources_with_too_few_documents_alone(run):
     prepared = PreparedData.open(run.data(32))
     documents = [seen.documents for seen in prepared.of_sources]
