@@ -102,6 +102,7 @@ def test_each_language_is_measured_and_the_whole_is_their_mean_by_share(run):
     )
 
 
+@pytest.mark.long
 def test_another_text_is_measured_as_one_and_not_by_language(config, run):
     measured = evaluate_run(run, config.data.source[0], language="en").content
     assert measured["held_out_sequences"] and not any("/" in name for name in measured)
