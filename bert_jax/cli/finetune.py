@@ -11,6 +11,7 @@ from bert_jax.config.task import TaskConfig
 from bert_jax.interchange.model_path import local_place
 from bert_jax.run.config_files import AnyConfig
 from bert_jax.system.bucket import Place
+from bert_jax.system.machine import may_be_one_of_several
 
 if TYPE_CHECKING:
     from bert_jax.products.suite.suite import CheckedSuite
@@ -52,8 +53,10 @@ class Finetune(TrainingArguments):
         return finetuning_estimates(self.config, self.workdir)
 
     def execute(self) -> None:
-        if self.config.init and not self.print_config:
-            local_place(self.config.init)  # refuses an absent model before what computes is imported
+        # An absent model is refused before what computes is imported, but one of several hosts joins the others first:
+        # they would wait for it.
+        if self.config.init and not self.print_config and not may_be_one_of_several(self.config.hosts.coordinator):
+            local_place(self.config.init)
         several = self.seeds > 1 and not self.print_config
         if not several and self.only_prints():
             return

@@ -9,9 +9,10 @@ import tempfile
 from collections.abc import Iterator
 
 from bert_jax.config.operation import HostsConfig
-from bert_jax.run.hosts import connect, ending_together, several
+from bert_jax.run.hosts import connect, ending_together
 from bert_jax.system.errors import HostLost
 from bert_jax.system.journal import here, read_whereabouts
+from bert_jax.system.machine import may_be_one_of_several
 from bert_jax.system.progress import complain
 from bert_jax.system.workers import die_with_parent
 
@@ -23,7 +24,7 @@ value, the process runs without a supervisor."""
 @contextlib.contextmanager
 def on_all_hosts(hosts: HostsConfig) -> Iterator[None]:
     """If there are several hosts, supervises this process and connects it to the others. All end together."""
-    if several(hosts):
+    if may_be_one_of_several(hosts.coordinator):
         supervise()
         connect(hosts)
     with ending_together():

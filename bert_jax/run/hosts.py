@@ -14,7 +14,7 @@ from orbax.checkpoint import multihost
 from bert_jax.config.operation import HostsConfig
 from bert_jax.system.errors import BertJaxError, HostLost, RunError, Setting, UsageError, first_line
 from bert_jax.system.journal import here
-from bert_jax.system.machine import has_tpu
+from bert_jax.system.machine import in_slurm_step
 from bert_jax.system.progress import keep_quiet, say
 
 _HEARTBEAT_S = 30
@@ -31,18 +31,9 @@ _CALLS: Counter[str] = Counter()
 """Calls of `wait_for_all` by name, equal on all hosts."""
 
 
-def several(config: HostsConfig) -> bool:
-    """Whether this process may be one of several: by its settings, in a Slurm step of several tasks, or on a TPU."""
-    return config.coordinator is not None or _in_slurm() or has_tpu()
-
-
-def _in_slurm() -> bool:
-    return int(os.environ.get("SLURM_STEP_NUM_TASKS", "1")) > 1
-
-
 def check_connected(config: HostsConfig) -> None:
     """Raises UsageError if this process is one of several and isn't joined to the others. Commands call `connect`."""
-    if (config.coordinator is not None or _in_slurm()) and not jax.distributed.is_initialized():
+    if (config.coordinator is not None or in_slurm_step()) and not jax.distributed.is_initialized():
         raise UsageError(
             "this process is one of several and not joined to the others; call jax.distributed.initialize() before "
             "JAX computes anything, or train by the command bert-jax"
@@ -66,7 +57,7 @@ def connect(config: HostsConfig) -> None:
             initialization_timeout=config.wait_seconds,
         )
     except (RuntimeError, ValueError) as error:
-        if not config.coordinator and not _in_slurm():
+        if not config.coordinator and not in_slurm_step():
             say("this TPU's machine is in no cluster that JAX can find, as in Colab: it works alone")
             return
         raise UsageError(

@@ -23,6 +23,17 @@ def has_tpu() -> bool:
     return any(Path("/dev").glob("accel*")) or any(Path("/dev/vfio").glob("[0-9]*"))
 
 
+def in_slurm_step() -> bool:
+    """Whether this process is one of the several tasks of a Slurm step."""
+    return int(os.environ.get("SLURM_STEP_NUM_TASKS", "1")) > 1
+
+
+def may_be_one_of_several(coordinator: str | None) -> bool:
+    """Whether this process may be one of several hosts: by the address of their coordinator, in a Slurm step of several
+    tasks, or on a TPU."""
+    return coordinator is not None or in_slurm_step() or has_tpu()
+
+
 def accelerated() -> bool:
     """Whether JAX may find a GPU or a TPU."""
     return bool(entry_points(group="jax_plugins")) or has_tpu()

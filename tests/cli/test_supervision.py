@@ -7,6 +7,10 @@ import subprocess
 import pytest
 from conftest import program
 
+from bert_jax.cli import supervision
+from bert_jax.cli.main import run
+from bert_jax.system.errors import UsageError
+
 SUPERVISING = """
 import signal
 import sys
@@ -36,3 +40,15 @@ def test_a_signal_reaches_the_run_from_the_system_or_a_terminal(tmp_path, send, 
     assert process.stdout.readline() == "begun\n"
     send(process.pid, number)
     assert process.wait(20) == 143
+
+
+def test_a_host_that_misses_its_model_joins_the_others_first(tmp_path, monkeypatch, capsys):
+    def joined(_):
+        raise UsageError("joined the others")
+
+    monkeypatch.setattr(supervision, "on_all_hosts", joined)
+    line = ["finetune", "sst2", "--init", str(tmp_path / "absent"), "--workdir", str(tmp_path / "run")]
+    assert run([*line, "--hosts.coordinator", "127.0.0.1:1", "--hosts.count", "2", "--hosts.index", "1"]) == 2
+    assert "joined the others" in capsys.readouterr().err
+    assert run(line) == 2
+    assert "absent; give a run" in capsys.readouterr().err

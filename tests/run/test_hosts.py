@@ -21,11 +21,13 @@ from bert_jax.instances.prepared_data import PreparedData
 from bert_jax.instances.shards import InstanceSource, shard_path
 from bert_jax.pretraining.pretrain import pretrain
 from bert_jax.run import hosts as hosts_module
-from bert_jax.run.hosts import connect, several
+from bert_jax.run.hosts import connect
 from bert_jax.run.manifest import checkpoint_path, delete_checkpoint
 from bert_jax.run.metrics import read_metrics
 from bert_jax.run.run_directory import RunDirectory
+from bert_jax.system import machine
 from bert_jax.system.errors import RunError, UsageError
+from bert_jax.system.machine import may_be_one_of_several
 from bert_jax.training.input import ShuffledOrder
 
 TWO_DEVICES = faked_devices(2)
@@ -351,17 +353,17 @@ def no_others(**_):
 
 
 def test_alone_slurm_and_tpus_are_told_apart(monkeypatch):
-    monkeypatch.setattr(hosts_module, "has_tpu", lambda: False)
+    monkeypatch.setattr(machine, "has_tpu", lambda: False)
     monkeypatch.delenv("SLURM_STEP_NUM_TASKS", raising=False)
-    assert not several(HostsConfig())
+    assert not may_be_one_of_several(None)
     monkeypatch.setenv("SLURM_STEP_NUM_TASKS", "1")
-    assert not several(HostsConfig())
+    assert not may_be_one_of_several(None)
     monkeypatch.setenv("SLURM_STEP_NUM_TASKS", "4")
-    assert several(HostsConfig())
+    assert may_be_one_of_several(None)
     monkeypatch.setattr(hosts_module.jax.distributed, "initialize", no_others)
     with pytest.raises(UsageError, match="can't be joined .coordinator_address should be defined"):
         connect(HostsConfig())
     monkeypatch.delenv("SLURM_STEP_NUM_TASKS")
-    monkeypatch.setattr(hosts_module, "has_tpu", lambda: True)
-    assert several(HostsConfig())
+    monkeypatch.setattr(machine, "has_tpu", lambda: True)
+    assert may_be_one_of_several(None)
     connect(HostsConfig())  # a TPU without a cluster works alone
