@@ -37,3 +37,8 @@ def local_place(source: str | os.PathLike, expected: str = ANY_MODEL) -> Place |
     if is_name and not ("/" in str(source) and place.parent.is_dir()):  # otherwise probably the mistyped path of a run
         return None
     raise nothing_at(place, expected)
+
+
+def local_or_hub_name(source: str) -> str:
+    """The place of a model as `local_place` finds it, or its name in the hub. Raises UsageError as that does."""
+    return str(local_place(source) or source)

@@ -5,7 +5,7 @@ from statistics import fmean
 from typing import TYPE_CHECKING
 
 from bert_jax.config.finetune import FinetuneConfig
-from bert_jax.interchange.model_path import local_place
+from bert_jax.interchange.model_path import local_or_hub_name
 from bert_jax.products.suite.suite import CheckedSuite, SuiteModel
 from bert_jax.products.suite.suite_tables import SuiteTables
 from bert_jax.products.suite.tasks import FineTuning
@@ -22,7 +22,7 @@ def suite_of_seeds(config: FinetuneConfig, count: int) -> CheckedSuite:
     if not config.task.dev and not config.task.source:
         raise UsageError("--seeds compares scores, and --task.dev names no rows to measure on; give some by --task.dev")
     seeds, name = tuple(range(config.seed, config.seed + count)), config.task.name or config.task.rows_name
-    path = config.init and str(local_place(config.init) or config.init)
+    path = config.init and local_or_hub_name(config.init)
     model = SuiteModel(Path(str(config.init)).name, path)
     task = FineTuning(name=name, config=config.replace(seed=0, init=None))
     return CheckedSuite((model,), (task,), ({},), SuiteTables(seeds=seeds), Path("finetune --seeds"))

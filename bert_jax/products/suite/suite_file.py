@@ -11,7 +11,7 @@ from typing import Any
 from bert_jax.config.fitted import FittedConfig
 from bert_jax.config.run import RunConfig
 from bert_jax.config.wording import counted
-from bert_jax.interchange.model_path import local_place
+from bert_jax.interchange.model_path import local_or_hub_name
 from bert_jax.products.suite.held_out import check_comparable
 from bert_jax.products.suite.rows import RowSearch, check_size
 from bert_jax.products.suite.suite import CheckedSuite, SuiteModel
@@ -126,7 +126,7 @@ def _model(table: ModelTable, tables: SuiteTables) -> SuiteModel:
         if table.begin or table.changes or table.init or table.tags:
             given = "begin, init, tags and set are for a model with a config; leave them out"
             raise UsageError(f"{table.path} is trained; {given}")
-        return SuiteModel(table.name or Path(table.path).name, str(local_place(table.path) or table.path))
+        return SuiteModel(table.name or Path(table.path).name, local_or_hub_name(table.path))
     assert table.config is not None
     name = table.name or table.config.removesuffix(".py").rpartition("/")[2]
     check_settable(table.changes, f"set of {name}")
@@ -138,7 +138,7 @@ def _model(table: ModelTable, tables: SuiteTables) -> SuiteModel:
     if table.tags:
         changes["objective.tags"] = _tags(tables, name)
     if table.init:
-        changes["init"] = str(local_place(table.init) or table.init)
+        changes["init"] = local_or_hub_name(table.init)
     try:
         recipe = _recipe(table.config, changes)
     except UsageError as error:
