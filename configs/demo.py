@@ -4,7 +4,8 @@
 
 The corpus comes with Python: docstrings of the standard library and the installed packages.
 
-Hardware and time: two CPU cores; 7 minutes of training on two virtual cores of an AMD EPYC with bfloat16 instructions.
+Hardware and time: two CPU cores; 6 to 7 minutes of training on two virtual cores of an AMD EPYC with bfloat16
+instructions.
 What to expect: held-out MLM accuracy 0.505 (always the most frequent piece: 0.064), a little more or less by the
 packages that are installed.
 
