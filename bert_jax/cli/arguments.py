@@ -289,7 +289,7 @@ def expected_objective(config: AnyRunConfig) -> "Objective":
         if isinstance(config, FittedConfig):
             from bert_jax.pretraining.fitting import fitted  # imports the tokenizers' libraries
 
-            config = fitted(config).config
+            config = fitted(config)
         from bert_jax.pretraining.objective import expected_vocabulary_size, pretraining_objective
 
         return pretraining_objective(config, expected_vocabulary_size(config), _MASK_ID)

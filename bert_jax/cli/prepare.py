@@ -35,12 +35,14 @@ class Prepare(JsonArguments, RunArguments):
         from bert_jax.pretraining.fitting import fitted
         from bert_jax.pretraining.mixture import check_epochs, source_shares
         from bert_jax.run.run_directory import RunDirectory
+        from bert_jax.run.trained_model import opening_once
         from bert_jax.system.figures import json_line, print_rows, rows_table
         from bert_jax.system.progress import output
 
         directory = RunDirectory(self.workdir)
-        config, initial = fitted(self.config, directory)
-        inputs = check_preparation(config, directory, initial)
+        opening = opening_once()
+        config = fitted(self.config, directory, opening)
+        inputs = check_preparation(config, directory, opening)
         if self.dry_run:
             from bert_jax.pretraining.dry_run import preparation_estimates
             from bert_jax.training.estimate import read_as

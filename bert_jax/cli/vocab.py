@@ -197,11 +197,13 @@ class Vocab(RunArguments):
         from bert_jax.pretraining.fitting import fitted
         from bert_jax.pretraining.vocabulary import make_tokenizer
         from bert_jax.run.run_directory import RunDirectory
+        from bert_jax.run.trained_model import opening_once
         from bert_jax.system.progress import print_line
 
         directory = RunDirectory(self.workdir)
-        config, initial = fitted(self.config, directory)
-        inputs = check_sources(config, directory, initial)
+        opening = opening_once()
+        config = fitted(self.config, directory, opening)
+        inputs = check_sources(config, directory, opening)
         directory.open(config)
         directory.keep(*inputs.readings)
         tokenizer = make_tokenizer(config, directory, inputs.tokenizer, inputs.initial and inputs.initial.tokenizer)

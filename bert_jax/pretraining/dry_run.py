@@ -9,6 +9,7 @@ from bert_jax.pretraining.sample_preparation import prepare_sample
 from bert_jax.records.corpus import open_corpus
 from bert_jax.records.sample import read_sample
 from bert_jax.run.run_directory import RunDirectory
+from bert_jax.run.trained_model import opening_once
 from bert_jax.system.bucket import Place
 from bert_jax.system.errors import Setting, UsageError
 from bert_jax.system.figures import Figure, figure_names, gigabytes, three_digits
@@ -30,8 +31,8 @@ _WORKERS = (1, 10, 100)
 def pretraining_estimates(config: RunConfig, workdir: Place) -> Lines:
     """Yields what `bert-jax pretrain` would do in `workdir`. Raises UsageError if it would refuse to start."""
     run = RunDirectory(workdir)
-    config, initial = fitted(config, run)
-    plan = plan_pretraining(config, run, initial=initial)
+    opening = opening_once()
+    plan = plan_pretraining(fitted(config, run, opening), run, opening=opening)
     config, trainer, mesh = plan.config, plan.trainer, plan.mesh
     yield from run_beginning(config, run, mesh)
     yield "vocabulary", _vocabulary(config, run, trainer.objective.model.vocabulary_size)

@@ -2,7 +2,7 @@
 
 import math
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import jax
@@ -24,12 +24,12 @@ from bert_jax.pretraining.distillation import TEACHER_LOSS
 from bert_jax.pretraining.evaluation import MEAN_COSINE
 from bert_jax.pretraining.mixture import SourceShare
 from bert_jax.pretraining.objective import expected_vocabulary_size, pretraining_trainer
+from bert_jax.pretraining.teacher import open_teacher, with_teacher
 from bert_jax.pretraining.vocabulary import existing_tokenizer
 from bert_jax.records.corpus import open_corpus
 from bert_jax.records.sample import read_sample
 from bert_jax.run.run_directory import RunDirectory
-from bert_jax.run.trained_model import TrainedModel
-from bert_jax.system.bucket import Place
+from bert_jax.run.trained_model import Opening, TrainedModel
 from bert_jax.system.errors import Setting, UsageError
 from bert_jax.system.progress import say
 from bert_jax.text.vocabulary import MASK, PAD, SPECIAL_PIECES
@@ -92,40 +92,32 @@ def shape_of_words(words: float) -> TextShape:
     return next(shape for shape in _SIZES if words >= shape.words)
 
 
-class Fitted(NamedTuple):
-    """The settings of a run, and the model that was opened for them."""
-
-    config: RunConfig
-    initial: TrainedModel | None = None
-
-
 def fitted(
     config: RunConfig,
     run: RunDirectory | None = None,
-    opening: Callable[[Place], TrainedModel] = TrainedModel.open,
-) -> Fitted:
+    opening: Opening = TrainedModel.open,
+) -> RunConfig:
     """The settings of the run that `config` describes: `config` itself unless it is a FittedConfig.
 
     `run`: the run's directory, whose model and phases are kept once it is under way. `opening` opens a model. Raises
     UsageError if the model or the text can't be opened, and for settings that don't fit it.
     """
     if not isinstance(config, FittedConfig):
-        return Fitted(config)
+        return config
     values = {name: getattr(config, name) for name in RunConfig.model_fields}
     if run and run.under_way:
-        return Fitted(RunConfig(**values | _as_begun(config, run.files.pretraining_config)))
-    initial = None
+        return RunConfig(**values | _as_begun(config, run.files.pretraining_config))
     if isinstance(config, AdaptConfig):
-        initial = _initial(config, opening)
-        values |= _adapted(config, initial)
+        values |= _adapted(config, _initial(config, opening))
     if isinstance(config, ScratchConfig):
         values |= _sized(config)
     settings = RunConfig(**values)
     if config.minutes is not None:
         rows = sum(phase.steps * phase.batch_size for phase in settings.phases)
         most = rows if isinstance(config, ScratchConfig) else math.inf
+        settings = with_teacher(settings, open_teacher(settings, opening))  # a step takes its time, too
         settings = _within_minutes(settings, config.minutes, most)
-    return Fitted(settings, initial)
+    return settings
 
 
 def _as_begun(config: FittedConfig, there: RunConfig) -> dict[str, Any]:
@@ -143,7 +135,7 @@ def _as_begun(config: FittedConfig, there: RunConfig) -> dict[str, Any]:
     return {"model": model, "vocabulary": vocabulary, "phases": phases, "objective": objective}
 
 
-def _initial(config: AdaptConfig, opening: Callable[[Place], TrainedModel]) -> TrainedModel:
+def _initial(config: AdaptConfig, opening: Opening) -> TrainedModel:
     if config.init is None:
         raise UsageError(
             f"adapt needs {Setting('init')} as well: a run, a checkpoint, the folder of a published model, or its name "

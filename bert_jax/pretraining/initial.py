@@ -39,7 +39,7 @@ from bert_jax.model.relatives.characters import (
 )
 from bert_jax.model.sharding import tree_shardings
 from bert_jax.pretraining.exchange import combinations
-from bert_jax.run.trained_model import TrainedModel
+from bert_jax.run.trained_model import Opening, TrainedModel
 from bert_jax.system.errors import Setting, UsageError
 from bert_jax.system.progress import say
 from bert_jax.system.reading import Reading
@@ -57,12 +57,11 @@ for another. (Vocabularies are compared piece by piece.) Without a table of posi
 """
 
 
-def open_initial(config: RunConfig, opened: TrainedModel | None = None) -> TrainedModel | None:
-    """The model that `config.init` names, or None. Raises UsageError if it is missing or isn't of `config.model`.
-    `opened`: that model, if it is open already."""
+def open_initial(config: RunConfig, opening: Opening = TrainedModel.open) -> TrainedModel | None:
+    """The model that `config.init` names, or None. Raises UsageError if it is missing or isn't of `config.model`."""
     if config.init is None:
         return None
-    trained = opened or TrainedModel.open(model_place(config.init))
+    trained = opening(model_place(config.init))
     if trained.task:
         say(f"{config.init} was fine-tuned for {trained.task.name}: its encoder goes on, without its head or pooling")
     theirs, ours = (_shaping(model, config) for model in (trained.config, config.model))

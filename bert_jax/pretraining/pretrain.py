@@ -31,7 +31,7 @@ from bert_jax.run.metrics import OnMeasured, read_metrics
 from bert_jax.run.python_input import check_call, write_texts
 from bert_jax.run.results import Results
 from bert_jax.run.run_directory import RunDirectory
-from bert_jax.run.trained_model import TrainedModel
+from bert_jax.run.trained_model import Opening, TrainedModel, opening_once
 from bert_jax.system.errors import Setting, UsageError, command_line, quoted
 from bert_jax.system.progress import say, warn
 from bert_jax.text.vocabulary import MASK, SPECIAL_PIECES
@@ -96,8 +96,8 @@ def _pretrained(
 ) -> Results:
     keep_compiled_programs()
     with compiler_checked(config.execution):
-        config, initial = fitted(config, run)
-        plan = plan_pretraining(config, run, objective, initial)
+        opening = opening_once()
+        plan = plan_pretraining(fitted(config, run, opening), run, objective, opening)
         config = plan.config
         with first_alone("prepare"):
             run.open(config)
@@ -136,11 +136,11 @@ def plan_pretraining(
     config: RunConfig,
     run: RunDirectory,
     objective: type[MaskedTokens] | None = None,
-    initial: TrainedModel | None = None,
+    opening: Opening = TrainedModel.open,
 ) -> PretrainingPlan:
     """Checks settings, sizes and inputs. Raises UsageError, and warns if memory may not suffice. Writes nothing.
 
-    `objective`: the class that objective.class_name names. `initial`: the model `init`, if it is open already.
+    `objective`: the class that objective.class_name names. `opening` opens the model `init` and the teacher.
     """
     if (name := config.objective.class_name) and objective is None:
         raise UsageError(
@@ -151,7 +151,7 @@ def plan_pretraining(
     for phase in config.phases:
         check_batch_size(phase.batch_size, config.execution.accumulation, mesh)
     check_attention(config.execution, config.model, config.rows, mesh)
-    inputs = check_preparation(config, run, initial)
+    inputs = check_preparation(config, run, opening)
     if config.objective.tags:
         config = config.change(objective={"tags_hash": treebank_hash(inputs.sentences)})
     config = with_teacher(config, inputs.teacher)

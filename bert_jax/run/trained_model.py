@@ -148,6 +148,15 @@ class TrainedModel(NamedTuple):
         return trained, params
 
 
+Opening = Callable[[Place], TrainedModel]
+"""Opens a model, as `TrainedModel.open` does."""
+
+
+def opening_once() -> Opening:
+    """`TrainedModel.open` for one command: a model that several of its parts need is opened and checked once."""
+    return functools.cache(TrainedModel.open)
+
+
 def pretraining_settings(path: Place) -> RunConfig:
     """The settings with which the model at `path` is pretrained further: those of a pretraining run; for a published
     model or a fine-tuned run those of its encoder. A line says that a task's head or pooling is left out.

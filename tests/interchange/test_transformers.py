@@ -277,7 +277,7 @@ def test_a_model_with_an_exchanged_vocabulary_gives_our_outputs(tmp_path):
     save_model(tmp_path / "old", config, without(init(config, jax.random.key(1)), ["next_sentence"]), old, None)
     (tmp_path / "vocab.txt").write_text("".join(f"{piece}\n" for piece in wordpiece(Cleaning()).vocabulary.pieces))
     adapt = bert_jax.configs.adapt.set({"init": str(tmp_path / "old"), "vocabulary.file": str(tmp_path / "vocab.txt")})
-    settings, _ = fitted(adapt.set({"vocabulary.initial_rows": "mean"}))
+    settings = fitted(adapt.set({"vocabulary.initial_rows": "mean"}))
     assert settings.vocabulary.exchange and settings.model.first_position == 1
     run = RunDirectory(tmp_path / "run")
     new = make_tokenizer(settings, run, existing_tokenizer(settings)[0], old)

@@ -13,7 +13,8 @@ from bert_jax.config.settings import SettingsError
 from bert_jax.config.training import Phase
 from bert_jax.pretraining import fitting
 from bert_jax.pretraining import pretrain as pretraining
-from bert_jax.pretraining.fitting import harm_of, harms
+from bert_jax.pretraining.dry_run import pretraining_estimates
+from bert_jax.pretraining.fitting import fitted, harm_of, harms
 from bert_jax.pretraining.mixture import SourceShare
 from bert_jax.pretraining.pretrain import pretrain
 from bert_jax.run.remarks import adaptation as remark
@@ -22,10 +23,6 @@ from bert_jax.run.trained_model import TrainedModel
 from bert_jax.system.errors import UsageError
 
 MPNET = Path(__file__).parents[1] / "golden" / "relatives" / "mpnet"
-
-
-def fitted(config):
-    return fitting.fitted(config).config
 
 
 FIRST, SECOND = Phase(steps=2, length=32, batch_size=8, trains="words"), Phase(steps=4, length=32, batch_size=8)
@@ -64,7 +61,7 @@ def test_a_value_that_was_given_counts_also_if_it_is_the_default(adapt, tiny_con
 
     model = adapt.replace(model=ModelConfig())
     for config, dropout in ((model, 0.3), (model.set({"model.dropout": ModelConfig().dropout}), 0.1), (adapt, 0.0)):
-        of_run = fitting.fitted(config, opening=opening).config.model
+        of_run = fitted(config, opening=opening).model
         assert (of_run.dropout, of_run.num_layers) == (dropout, tiny_config.model.num_layers)
     assert fitted(adapt.set({"vocabulary.size": VocabularyConfig().size})).vocabulary.exchange
     assert fitted(adapt.set({"vocabulary.kind": "wordpiece"})).vocabulary.exchange
@@ -118,6 +115,15 @@ def test_minutes_fit_batch_and_steps_to_a_measured_step(adapt, monkeypatch):
     assert [(phase.batch_size, phase.steps) for phase in phases] == [(64, 625), (64, 1250)]
     monkeypatch.setattr(fitting, "_row_seconds", lambda config, size, batch: 1.0)
     assert [phase.steps for phase in fitted(adapt.replace(minutes=2)).phases] == [5, 10]
+
+
+def test_a_model_that_is_the_teacher_too_is_opened_once_and_the_measured_step_has_it(adapt, tmp_path, monkeypatch):
+    opened, taught = [], []
+    real = TrainedModel.open
+    monkeypatch.setattr(TrainedModel, "open", lambda place: opened.append(place) or real(place))
+    monkeypatch.setattr(fitting, "_row_seconds", lambda config, *_: taught.append(config.distillation.settings) or 1.0)
+    list(pretraining_estimates(adapt.replace(teacher=adapt.init, minutes=2), tmp_path / "run"))
+    assert len(opened) == 1 and taught and all(taught)
 
 
 def test_a_batch_that_memory_does_not_hold_is_not_taken(adapt, monkeypatch, capsys):

@@ -1,15 +1,14 @@
 """Opens the models of a suite that was read: fits its recipes to them, and tells what they can be measured on."""
 
-from collections.abc import Callable, Iterable, Sequence
-from functools import cache
+from collections.abc import Iterable, Sequence
 
 from bert_jax.pretraining.fitting import fitted
 from bert_jax.products.suite.held_out import check_comparable
 from bert_jax.products.suite.suite import CheckedSuite, SuiteModel
 from bert_jax.products.suite.suite_tables import faults_of
 from bert_jax.products.suite.tasks import SuiteTask
-from bert_jax.run.trained_model import TrainedModel
-from bert_jax.system.bucket import Place, place_of
+from bert_jax.run.trained_model import Opening, TrainedModel, opening_once
+from bert_jax.system.bucket import place_of
 from bert_jax.system.errors import UsageError
 
 
@@ -17,14 +16,12 @@ def with_opened_models(suite: CheckedSuite) -> CheckedSuite:
     """The suite with recipes that are fitted to their models and texts, and with what is `lacking`. Raises UsageError
     for the first thing that is wrong."""
     with faults_of(suite.file):
-        opening = cache(TrainedModel.open)  # a model of --models has several tables
+        opening = opening_once()  # a model of --models has several tables
         suite = with_fitted_recipes(suite, opening)
         return suite._replace(lacking=lacking_heads(suite.models, suite.tasks, opening))
 
 
-def with_fitted_recipes(
-    suite: CheckedSuite, opening: Callable[[Place], TrainedModel] = TrainedModel.open
-) -> CheckedSuite:
+def with_fitted_recipes(suite: CheckedSuite, opening: Opening = TrainedModel.open) -> CheckedSuite:
     """The suite with recipes that are fitted to their models, opened by `opening`, and to their texts. Raises
     UsageError for what can't be opened, and for recipes that can't be compared."""
     models = tuple(_fitted(model, opening) for model in suite.models)
@@ -32,11 +29,11 @@ def with_fitted_recipes(
     return suite._replace(models=models)
 
 
-def _fitted(model: SuiteModel, opening: Callable[[Place], TrainedModel]) -> SuiteModel:
+def _fitted(model: SuiteModel, opening: Opening) -> SuiteModel:
     if not model.recipe:
         return model
     try:
-        return model._replace(recipe=fitted(model.recipe, opening=opening).config)
+        return model._replace(recipe=fitted(model.recipe, opening=opening))
     except UsageError as error:
         raise UsageError(f"{model.name}: {error}") from None
 
@@ -44,7 +41,7 @@ def _fitted(model: SuiteModel, opening: Callable[[Place], TrainedModel]) -> Suit
 def lacking_heads(
     models: Sequence[SuiteModel],
     tasks: Iterable[SuiteTask],
-    opening: Callable[[Place], TrainedModel] = TrainedModel.open,
+    opening: Opening = TrainedModel.open,
 ) -> dict[tuple[str, str], str]:
     """Which models, opened by `opening`, can't be measured on which tasks, by their names, and why. Raises UsageError
     for a path that is no model, and for a task on which no model can be measured."""
