@@ -18,9 +18,10 @@ from bert_jax.config.settings import Settings
 from bert_jax.config.unused import refuse_unused
 from bert_jax.interchange.model_path import local_place
 from bert_jax.run.config_files import AnyConfig, config_source, load_config, run_given_as_config
-from bert_jax.run.run_config import check_recorded_places
+from bert_jax.run.run_config import check_recorded_places, is_elsewhere
 from bert_jax.system.bucket import Place, place_of
 from bert_jax.system.errors import UsageError
+from bert_jax.system.machine import may_be_one_of_several
 
 if TYPE_CHECKING:
     from bert_jax.inference.bert import Bert
@@ -189,6 +190,16 @@ class RunArguments(Arguments):
         if workdir.is_file():
             raise ValueError(f"={workdir} is a file; give a folder, which is created if it is missing")
         return workdir
+
+    def check_text(self, config: RunConfig) -> None:
+        """Raises UsageError if the text of a new run isn't on this machine: before what computes is imported, which
+        takes seconds. One of several hosts joins the others first, which would wait for it."""
+        from bert_jax.records.corpus import open_corpus
+
+        if self.workdir.exists() or any(map(is_elsewhere, config.data.source)):
+            return
+        if not may_be_one_of_several(config.hosts.coordinator):
+            open_corpus(config.data)
 
 
 class TrainingArguments(RunArguments):

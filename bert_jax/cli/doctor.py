@@ -40,10 +40,8 @@ class Doctor(JsonArguments):
 
     def execute(self) -> None:
         from bert_jax.config.run import RunConfig
-        from bert_jax.products.doctor.diagnosis import diagnose, print_diagnosis
-        from bert_jax.products.doctor.remedies import changes
+        from bert_jax.records.corpus import open_corpus
         from bert_jax.run.config_files import load_config, run_given_as_config
-        from bert_jax.system.figures import json_line
 
         config = load_config(self.config, RunConfig)
         if run := run_given_as_config(self.config, RunConfig):  # whose vocabulary the text is for
@@ -56,6 +54,11 @@ class Doctor(JsonArguments):
             "data.smoothing": config.data.smoothing if self.smoothing is None else self.smoothing,
         }
         config = config.set(mixed | phases)
+        open_corpus(config.data)  # refuses an absent text before what computes is imported
+        from bert_jax.products.doctor.diagnosis import diagnose, print_diagnosis
+        from bert_jax.products.doctor.remedies import changes
+        from bert_jax.system.figures import json_line
+
         found = diagnose(config, self.models, self.tags, self.minutes)
         advice = list(changes(found, config))
         if self.json:

@@ -2,7 +2,8 @@
 
 from bert_jax.cli.arguments import Arguments, RunArgument
 from bert_jax.cli.flags import Positional
-from bert_jax.interchange.model_settings import Activation
+from bert_jax.config.model import Activation
+from bert_jax.interchange.model_path import local_place
 
 
 class Import(Arguments):
@@ -23,6 +24,7 @@ class Import(Arguments):
     letters of the vocabulary."""
 
     def execute(self) -> None:
+        local_place(self.source, "a folder with a model's files")  # before what reads it is imported
         from bert_jax.run.trained_model import import_model
         from bert_jax.system.figures import print_rows
         from bert_jax.system.progress import say

@@ -35,6 +35,8 @@ class Pretrain(TrainingArguments):
     def execute(self) -> None:
         from bert_jax.text.identification import load_ahead
 
+        if not self.print_config:
+            self.check_text(self.config)
         load_ahead()  # while the imports run, which take as long
         if self.only_prints():
             return

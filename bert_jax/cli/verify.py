@@ -1,6 +1,7 @@
 """bert-jax verify RUN: checks that the files of a run are undamaged."""
 
 from bert_jax.cli.arguments import Arguments, RunArgument
+from bert_jax.interchange.model_path import local_place
 
 
 class Verify(Arguments):
@@ -12,6 +13,7 @@ class Verify(Arguments):
     """A run."""
 
     def execute(self) -> None:
+        local_place(self.run, "a run")  # before what reads it is imported
         from bert_jax.run.run_directory import RunDirectory
         from bert_jax.run.verification import NEVER_COVERED, verify
         from bert_jax.system.errors import RunError

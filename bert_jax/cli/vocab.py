@@ -12,6 +12,7 @@ from pydantic import Field
 from bert_jax.cli.arguments import Arguments, PlaceArgument, RunArguments, dotted
 from bert_jax.config.run import RunConfig
 from bert_jax.config.wording import counted
+from bert_jax.interchange.model_path import local_place
 from bert_jax.system.bucket import Place, in_bucket
 from bert_jax.system.errors import UsageError
 
@@ -50,13 +51,6 @@ class Extend(Arguments):
     """Whether a vocab.txt is for lower-cased text. Refused for all others, which contain this setting."""
 
     def execute(self) -> None:
-        from bert_jax.pretraining.vocabulary import existing_tokenizer
-        from bert_jax.system.progress import print_line, warn
-        from bert_jax.text.extension import extend
-        from bert_jax.text.merged_letters import merged_letters
-        from bert_jax.text.word_splits import word_splits
-        from bert_jax.text.wordpiece import MANY_CAPITALS, WordPieceTokenizer
-
         if not (self.words or self.markers or self.source):
             raise UsageError(
                 "vocab needs --source TEXT, --words PATH or --markers PATH as well: a text of the field, or a file of "
@@ -66,6 +60,14 @@ class Extend(Arguments):
             raise UsageError(
                 f"--count={self.count} has no effect without --source, whose words it counts; leave it out"
             )
+        local_place(self.extend, "a vocabulary, or a model's folder")  # before what reads it is imported
+        from bert_jax.pretraining.vocabulary import existing_tokenizer
+        from bert_jax.system.progress import print_line, warn
+        from bert_jax.text.extension import extend
+        from bert_jax.text.merged_letters import merged_letters
+        from bert_jax.text.word_splits import word_splits
+        from bert_jax.text.wordpiece import MANY_CAPITALS, WordPieceTokenizer
+
         vocabulary = {"file": str(self.extend), "lowercase": self.lowercase}
         tokenizer, _ = existing_tokenizer(RunConfig().change(vocabulary=vocabulary))
         assert tokenizer is not None  # a file is given
@@ -192,6 +194,7 @@ class Vocab(RunArguments):
     def execute(self) -> None:
         from bert_jax.text.identification import load_ahead
 
+        self.check_text(self.config)
         load_ahead()  # beside the imports, which take as long
         from bert_jax.pretraining.dataset import check_sources
         from bert_jax.pretraining.fitting import fitted

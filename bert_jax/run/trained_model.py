@@ -11,7 +11,7 @@ from jaxtyping import PyTree
 
 from bert_jax.config.data import VocabularyConfig
 from bert_jax.config.finetune import AnyRunConfig, TaskRunConfig
-from bert_jax.config.model import ModelConfig
+from bert_jax.config.model import Activation, ModelConfig
 from bert_jax.config.objective import ObjectiveConfig
 from bert_jax.config.run import RunConfig, prediction_of
 from bert_jax.config.task import TaskConfig
@@ -20,7 +20,6 @@ from bert_jax.config.wording import counted
 from bert_jax.interchange.hub import model_place
 from bert_jax.interchange.model_directory import PublishedModel, open_model_directory
 from bert_jax.interchange.model_folder import published_folder
-from bert_jax.interchange.model_settings import Activation
 from bert_jax.interchange.pooling_files import vectors_task
 from bert_jax.interchange.relatives import relative_of
 from bert_jax.interchange.tokenizer_config import PublishedFolder

@@ -188,13 +188,23 @@ ABSENT = [
     *("fill-mask ./absent text", "export ./absent out"),
     *("finetune classes --init ./absent --workdir W", "finetune classes --init ./absent --workdir W --dry-run"),
     "finetune classes --init ./absent --workdir W --seeds 2 --task.train rows.tsv --task.dev rows.tsv",
+    *("verify ./absent", "import ./absent W", "vocab --extend ./absent --words words.txt"),
+]
+ABSENT_TEXT = [
+    *("pretrain demo --workdir W --data.source text:./absent", "pretrain demo --workdir W --data.source ./absent"),
+    "pretrain scratch_small --workdir W --data.source ./absent --dry-run",
+    "prepare demo --workdir W --data.source ./absent",
+    *("vocab demo --workdir W --data.source ./absent", "doctor ./absent"),
 ]
 
 
-def test_an_absent_run_is_refused_before_jax_is_imported(tmp_path):
+def test_an_absent_model_or_text_is_refused_before_jax_is_imported(tmp_path):
+    lines = [*ABSENT, *ABSENT_TEXT]
     code = "import sys; sys.modules['jax'] = None; from bert_jax.cli.main import run; "
-    line = [sys.executable, "-c", f"{code}print([run(line.split()) for line in {ABSENT}])"]
+    line = [sys.executable, "-c", f"{code}print([run(line.split()) for line in {lines}])"]
     done = subprocess.run(line, capture_output=True, text=True, cwd=tmp_path)
     said = done.stderr.splitlines()
-    assert done.stdout == f"{[2] * len(ABSENT)}\n", said
-    assert {line.partition("; give a run")[0] for line in said} == {f"bert-jax: there is nothing at {tmp_path}/absent"}
+    assert done.stdout == f"{[2] * len(lines)}\n", said
+    first = f"bert-jax: there is nothing at {tmp_path}/absent"
+    assert {line.partition("; give a")[0] for line in said[: len(ABSENT)]} == {first}
+    assert {line.partition(";")[0] for line in said[len(ABSENT) :]} == {"bert-jax: no file matches './absent'"}
