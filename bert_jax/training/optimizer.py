@@ -10,6 +10,7 @@ import jax.numpy as jnp
 import optax
 import optax.contrib
 from jax.tree_util import KeyPath
+from jax.typing import DTypeLike
 from jaxtyping import Array, Float, Int
 
 from bert_jax.config.training import OptimizerConfig
@@ -19,6 +20,9 @@ from bert_jax.model.parameters import parameter_at, path_of
 
 _MUON_MOMENTUM = 0.95
 """Decay of Muon's running mean of gradients, as published (Jordan et al. 2024)."""
+_MUON_POLYNOMIAL, _MUON_ITERATIONS, _MUON_EPSILON = (3.4445, -4.7750, 2.0315), 5, 1e-8
+"""Coefficients of x, x^3 and x^5 in the polynomial of a singular value x that makes it about 1 if it is iterated; the
+number of iterations; added to the norm by which a matrix is divided before them. As published."""
 _MUON_SIZE = 0.2
 """Root mean square of Muon's updates, equal to Adam's so that both use one learning rate (Liu et al. 2025, section
 2.2)."""
@@ -86,25 +90,55 @@ def scale_by_trust_ratio() -> optax.GradientTransformation:
     return optax.stateless(lambda updates, params: jax.tree_util.tree_map_with_path(scale, updates, params))
 
 
-def scale_by_orthogonal_mean(momentum: float, size: float) -> optax.GradientTransformation:
-    """Muon's update of each matrix: the running mean of its gradients, made orthogonal and scaled to a root mean square
-    of about `size`. Stacked matrices (of layers, and of query, key and value) are treated separately."""
+def scale_by_orthogonal_mean(momentum: float, size: float, dtype: DTypeLike) -> optax.GradientTransformation:
+    """Muon's update of each matrix: the running mean of its gradients (Nesterov's, with bias correction), made
+    orthogonal and scaled to a root mean square of about `size`. Stacked matrices (of layers, and of query, key and
+    value) are treated separately. `dtype` is that of the factors of the products.
 
-    def scale(path: KeyPath, update: Float[Array, "..."]) -> Float[Array, "..."]:
-        matrix = _parameter(path)
-        inputs, outputs = (math.prod(update.shape[axis] for axis in axes) for axes in (matrix.reduced, matrix.produced))
-        return update * (size * max(inputs, outputs) ** 0.5)
+    optax' own transformation multiplies in the gradients' type. With bfloat16 factors and float32 results a CPU that
+    has instructions for bfloat16 multiplies twice as fast, but not with bfloat16 results. The state is that of optax.
+    """
 
-    def dimensions(updates: Parameters) -> Parameters:
-        def numbers(path: KeyPath, _: Array) -> optax.contrib.MuonDimensionNumbers:
-            return optax.contrib.MuonDimensionNumbers(_parameter(path).reduced, _parameter(path).produced)
+    def init(params: Parameters) -> optax.contrib.MuonState:
+        mean = jax.tree.map(jnp.zeros_like, params)
+        return optax.contrib.MuonState(jnp.zeros((), jnp.int32), mean, jnp.asarray(_MUON_POLYNOMIAL))
 
-        return jax.tree_util.tree_map_with_path(numbers, updates)
+    def update(gradients: Parameters, state: optax.contrib.MuonState, params=None):
+        count = jnp.asarray(state.count) + 1
+        means = jax.tree.map(lambda m, g: momentum * m + (1 - momentum) * g, state.mu, gradients)
+        of_mean = momentum / (1 - momentum ** (count + 1))
+        of_gradient = (1 - momentum) / (1 - momentum**count)
 
-    return optax.chain(
-        optax.contrib.scale_by_muon(beta=momentum, weight_dimension_numbers=dimensions),
-        optax.stateless(lambda updates, _: jax.tree_util.tree_map_with_path(scale, updates)),
-    )
+        def direction(path: KeyPath, mean: Float[Array, "..."], gradient: Float[Array, "..."]) -> Float[Array, "..."]:
+            matrix, ahead = _parameter(path), of_mean * mean + of_gradient * gradient
+            order = (*matrix.stacked, *matrix.reduced, *matrix.produced)
+            inputs, outputs = (math.prod(mean.shape[i] for i in axes) for axes in (matrix.reduced, matrix.produced))
+            ordered = ahead.transpose(order)
+            stack = ordered.reshape(*ordered.shape[: len(matrix.stacked)], inputs, outputs)
+            scaled = orthogonalized(stack, dtype) * (size * max(inputs, outputs) ** 0.5)
+            return scaled.reshape(ordered.shape).transpose(sorted(range(mean.ndim), key=order.__getitem__))
+
+        updates = jax.tree_util.tree_map_with_path(direction, means, gradients)
+        return updates, optax.contrib.MuonState(count, means, state.ns_coeffs)
+
+    return optax.GradientTransformation(init, update)
+
+
+def orthogonalized(stack: Float[Array, "... M N"], dtype: DTypeLike) -> Float[Array, "... M N"]:
+    """The matrices of `stack` with singular values of about 1 (0.7 to 1.2, if they weren't tiny), by five iterations of
+    Muon's polynomial (Jordan et al. 2024). Products have factors of `dtype` and float32 results."""
+
+    def product(sums: str, *factors: Array) -> Array:
+        return jnp.einsum(sums, *(each.astype(dtype) for each in factors), preferred_element_type=jnp.float32)
+
+    is_tall = stack.shape[-2] > stack.shape[-1]  # the squares are as small as can be
+    x = stack / (jnp.linalg.norm(stack, axis=(-2, -1), keepdims=True) + _MUON_EPSILON)
+    of_first, of_third, of_fifth = _MUON_POLYNOMIAL
+    for _ in range(_MUON_ITERATIONS):
+        square = product("...ki,...kj->...ij" if is_tall else "...ik,...jk->...ij", x, x)
+        powers = of_third * square + of_fifth * product("...ij,...jk->...ik", square, square)
+        x = of_first * x + product("...ij,...jk->...ik", *((x, powers) if is_tall else (powers, x)))
+    return x
 
 
 def learning_rate(config: OptimizerConfig, steps: int) -> optax.Schedule:
@@ -140,16 +174,16 @@ def _share_of_peak(
             return jnp.minimum(1.0, (steps - step) / max(round(config.decay_share * steps), 1))
 
 
-def make_optimizer(config: OptimizerConfig) -> optax.GradientTransformationExtraArgs:
+def make_optimizer(config: OptimizerConfig, dtype: DTypeLike = jnp.float32) -> optax.GradientTransformationExtraArgs:
     """The optimizer at learning rate 1: clipping by global norm, Adam and weight decay. LAMB adds the trust ratio. Muon
-    replaces Adam's update of the blocks' matrices by its own.
+    replaces Adam's update of the blocks' matrices by its own, whose products have factors of `dtype`.
 
     The training step multiplies the updates by the learning rate, which follows the run's count of steps, and passes
     `gradient_norm`.
     """
     scaled = scale_by_moments(config.beta1, config.beta2, config.epsilon, config.bias_correction)
     if config.name == "muon":
-        orthogonal = scale_by_orthogonal_mean(_MUON_MOMENTUM, _MUON_SIZE)
+        orthogonal = scale_by_orthogonal_mean(_MUON_MOMENTUM, _MUON_SIZE, dtype)
         scaled = optax.partition({True: orthogonal, False: scaled}, _are_matrices_of_blocks)
     parts = [clip_by_global_norm(config.clip_norm), scaled, optax.add_decayed_weights(config.weight_decay, mask=decays)]
     if config.name == "lamb":

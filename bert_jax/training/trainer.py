@@ -14,6 +14,7 @@ from jaxtyping import Array, UInt32
 
 from bert_jax.config.training import TrainingConfig
 from bert_jax.model.bert import Parameters, completed
+from bert_jax.model.kernels.platform import compute_dtype
 from bert_jax.model.sharding import abstract, batch_sharding, local_rows, on_mesh, placed, row_shards, state_shardings
 from bert_jax.run.measurement import Means
 from bert_jax.run.results import Results
@@ -47,7 +48,9 @@ class Trainer(Generic[Config, Learned]):
     ):
         """`optimizer` has learning rate 1, as `make_train_step` requires; None: that of `config.optimizer`."""
         self.config, self.mesh, self.objective = config, mesh, objective
-        self._optimizer = objective.optimizer(optimizer or make_optimizer(config.optimizer))
+        with jax.sharding.use_abstract_mesh(mesh.abstract_mesh):  # for the devices that will compute
+            dtype = compute_dtype(objective.model)
+        self._optimizer = objective.optimizer(optimizer or make_optimizer(config.optimizer, dtype))
 
     def initial_state(self, params: Parameters | None = None) -> TrainState:
         """The state before the first step, created with its shardings. Its parameters are `params`, with random values
