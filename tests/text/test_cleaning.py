@@ -55,13 +55,14 @@ def test_the_originals_cleaning_drops_marks_and_joiners():
         (Cleaning.of_training(strip_accents=True), "eclair बचच 2 ﬁ ™"),
         (Cleaning.of_training(strip_accents=False), "éclair बच्चे 2 ﬁ ™"),
         (Cleaning.of_training(lowercase=False), "Éclair बच्चे 2 ﬁ ™"),
+        (Cleaning.of_training(lowercase=False, strip_accents=True), "Eclair बचच 2 ﬁ ™"),
         (Cleaning.of_training(form="NFKC"), "eclair बच्चे 2 fi tm"),
         (Cleaning.of_training(lowercase=False, form="NFKC"), "Éclair बच्चे 2 fi TM"),
     ],
 )
 @pytest.mark.parametrize("kind", ["wordpiece", "unigram", "byte_bpe"])
 def test_settings_choose_what_is_dropped(kind, cleaning, expected):
-    text = "E\u0301clair बच्चे 2 ﬁ ™"
+    text = "E\u0301clair बच्चे 2 ﬁ ™" if kind == "byte_bpe" else "E\u0301cl\x00air बच्चे 2 ﬁ ™"
     tokenizer = largest(kind, (text, expected) * 3, *cleaning[:3])
     if kind == "byte_bpe" and not cleaning.strip_accents and cleaning.form == "NFC":  # as RoBERTa's, not composed
         expected = text.lower() if cleaning.lowercase else text

@@ -33,8 +33,9 @@ def written(tokenizer, ids):
     return [tokenizer.vocabulary.pieces[number] for number in ids]
 
 
-def test_old_pieces_keep_their_ids_and_new_words_are_whole(old, tmp_path):
+def test_old_pieces_keep_their_ids_new_words_are_whole_and_others_encoded_as_before(old, tmp_path):
     longer, added, known, split, _ = extend(old, WORDS)
+    check_extension(old, longer)
     new = longer.vocabulary.pieces[len(old.vocabulary) :]
     assert longer.vocabulary.pieces[: len(old.vocabulary)] == old.vocabulary.pieces
     # WordPiece sets every ideograph apart.
@@ -45,10 +46,6 @@ def test_old_pieces_keep_their_ids_and_new_words_are_whole(old, tmp_path):
         assert written(longer, longer.encode(word)) == [piece]
         assert load_tokenizer(tmp_path).encode(word) == longer.encode(word)
     assert longer.starts_word[-len(new) :].all()
-
-
-def test_other_words_are_encoded_as_before(old):
-    longer = extend(old, ["photovirus", "worldvirus"]).tokenizer
     for text in ["hello world", "worlds unable corona", "electron immune virus"]:
         assert longer.encode(text) == old.encode(text)
 
@@ -98,10 +95,6 @@ def test_an_added_word_doesnt_split_longer_words_that_were_whole():
 def test_a_word_of_a_script_without_spaces_is_found_inside_text():
     longer = extend(trained("unigram", 34, TEXT), ["中国"]).tokenizer
     assert "中国" in written(longer, longer.encode("国中国中"))
-
-
-def test_an_extension_begins_with_the_old_pieces(old):
-    check_extension(old, extend(old, WORDS).tokenizer)
 
 
 @pytest.mark.parametrize(

@@ -1,21 +1,19 @@
+import pytest
+
 from bert_jax.text.segmentation import has_rules, split_sentences
 
 
-def test_sentences_are_split_and_stripped():
-    text = "  Dr. Smith went home. He said so!  Why? "
-    assert split_sentences(text, "en") == ["Dr. Smith went home.", "He said so!", "Why?"]
-
-
-def test_chinese_stops_end_sentences():
-    assert split_sentences("雪下了。山林云雾飘渺，很美！", "zh") == ["雪下了。", "山林云雾飘渺，很美！"]
-
-
-def test_an_unknown_language_still_splits():
-    assert split_sentences("One. Two.", "xx") == ["One.", "Two."]
-
-
-def test_nothing_gives_nothing():
-    assert split_sentences("   ", "en") == []
+@pytest.mark.parametrize(
+    "text, language, sentences",
+    [
+        ("  Dr. Smith went home. He said so!  Why? ", "en", ["Dr. Smith went home.", "He said so!", "Why?"]),
+        ("雪下了。山林云雾飘渺，很美！", "zh", ["雪下了。", "山林云雾飘渺，很美！"]),
+        ("One. Two.", "xx", ["One.", "Two."]),  # an unknown language
+        ("   ", "en", []),
+    ],
+)
+def test_sentences_are_split_by_the_rules_of_a_language(text, language, sentences):
+    assert split_sentences(text, language) == sentences
 
 
 def test_a_region_or_script_has_its_language_s_rules():

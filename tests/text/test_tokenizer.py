@@ -131,36 +131,27 @@ def uncleaned(unigram):
 
 
 @pytest.mark.parametrize(
-    ("changes", "words"),
+    ("kind", "changes", "words"),
     [
-        ({"kind": []}, "kind is []: input should be 'wordpiece'"),
-        ({"kind": "other"}, "kind is 'other'"),
-        ({"lowercase": "yes"}, "lowercase is 'yes': input should be a valid boolean"),
-        ({"strip_accents": 1}, "is 1: input should be a valid boolean"),
-        ({"lowercase": None}, "lowercase is None"),
-        ({"kind": "unigram"}, "kind is 'unigram': input should be 'wordpiece'"),
+        ("wordpiece", {"kind": []}, "kind is []: input should be 'wordpiece'"),
+        ("wordpiece", {"kind": "other"}, "kind is 'other'"),
+        ("wordpiece", {"lowercase": "yes"}, "lowercase is 'yes': input should be a valid boolean"),
+        ("wordpiece", {"strip_accents": 1}, "is 1: input should be a valid boolean"),
+        ("wordpiece", {"lowercase": None}, "lowercase is None"),
+        ("wordpiece", {"kind": "unigram"}, "kind is 'unigram': input should be 'wordpiece'"),
+        ("wordpiece", {"kind": "bytes", "format": 2}, "reads format 1; use the release that wrote it"),
+        ("unigram", {"kind": "bpe"}, "is a unigram model and tokenizer_config.json beside it says bpe"),
     ],
 )
-def test_settings_of_another_type_are_named(wordpiece, changes, words):
-    path = wordpiece / "tokenizer_config.json"
-    path.write_text(json.dumps(json.loads(path.read_text()) | changes))
+def test_settings_that_are_not_those_of_the_tokenizer_are_named(kind, changes, words, request):
+    directory = request.getfixturevalue(kind)
+    path = directory / "tokenizer_config.json"
+    settings = json.loads(path.read_text())
+    assert settings["format"] == 1
+    path.write_text(json.dumps(settings | changes))
     with pytest.raises(UsageError) as refusal:
-        load_tokenizer(wordpiece)
+        load_tokenizer(directory)
     assert words in str(refusal.value)
-
-
-def test_a_directory_of_another_release_is_refused(wordpiece):
-    path = wordpiece / "tokenizer_config.json"
-    assert json.loads(path.read_text())["format"] == 1
-    path.write_text(json.dumps({"kind": "bytes", "format": 2}))
-    with pytest.raises(UsageError, match="has format 2 .* reads format 1; use the release that wrote it"):
-        load_tokenizer(wordpiece)
-
-
-def test_a_kind_that_is_not_that_of_the_model_is_refused(unigram):
-    (unigram / "tokenizer_config.json").write_text('{"kind": "bpe", "format": 1}')
-    with pytest.raises(UsageError, match="is a unigram model and tokenizer_config.json beside it says bpe"):
-        load_tokenizer(unigram)
 
 
 def test_pieces_that_are_not_utf_8_are_refused(unigram):

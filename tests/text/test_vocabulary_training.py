@@ -60,23 +60,6 @@ def test_rare_characters_become_unknown(kind, size):
     assert "报" not in common.vocabulary.ids and "w" in common.vocabulary.ids
 
 
-@pytest.mark.parametrize(
-    ("settings", "expected"),
-    [
-        ({}, "großere zwolf ubungen"),
-        ({"lowercase": True, "strip_accents": False}, "größere zwölf übungen"),
-        ({"lowercase": False}, "größere Zwölf Übungen"),
-        ({"lowercase": False, "strip_accents": True}, "großere Zwolf Ubungen"),
-    ],
-)
-@pytest.mark.parametrize("kind", ["unigram", "byte_bpe"])
-def test_cleaning_is_part_of_the_model(kind, settings, expected):
-    tokenizer = trained(kind, **settings)
-    text = "größere Zwölf Übungen" if kind == "byte_bpe" else "größere Zwölf​ \x00Übungen"
-    assert tokenizer.decode(tokenizer.encode(text)) == expected
-    assert tokenizer.vocabulary.unknown_id not in tokenizer.encode(text)
-
-
 def test_a_word_of_a_million_letters_takes_no_part_in_training_of_a_wordpiece():
     texts = ("some words and some more words",) * 3
     longer = trained("wordpiece", 24, texts=(*texts, "somewrdan" * 100_000))

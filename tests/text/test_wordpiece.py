@@ -81,20 +81,6 @@ def test_he_and_xus_example_has_their_numbers(reference, tmp_path):
     assert [sequence[place - 1] for place in PLACES] == list(MASKED)
 
 
-def test_accents_are_treated_as_the_case_unless_set(tokenizer):
-    keeps = WordPieceTokenizer(Vocabulary(PIECES), Cleaning(False, False))
-    assert pieces(tokenizer, "é") == ["[UNK]"]  # e is no piece
-    assert pieces(keeps, "é") == ["é"]
-    assert pieces(keeps, "HELLO") == ["[UNK]"]
-    assert pieces(WordPieceTokenizer(Vocabulary(PIECES), Cleaning(True, False)), "É") == ["é"]
-
-
-def test_words_are_known_and_put_together(tokenizer):
-    ids = tokenizer.encode("unaffable world")
-    assert tokenizer.starts_word[ids].tolist() == [True, False, False, True]
-    assert tokenizer.decode(ids) == "unaffable world"
-
-
 ANY_TEXTS = st.lists(
     st.text(
         st.one_of(
