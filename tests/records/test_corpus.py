@@ -86,11 +86,6 @@ def test_a_path_or_pattern_is_taken_by_its_name(tmp_path, name, field, source):
         assert resolved_source(f"{path}{field}") == source.format(path)
 
 
-@pytest.mark.parametrize("source", ["text:a", "jsonl:a#b", "tfds:a:b", "hf:a/b:c#d", "python-docs"])
-def test_a_source_is_itself(source):
-    assert resolved_source(source) == source
-
-
 @pytest.mark.parametrize(
     "name, words",
     [
@@ -110,18 +105,32 @@ def test_a_path_that_is_no_text_is_refused(tmp_path, name, words):
         resolved_source(f"{tmp_path}/{name}")
 
 
+@pytest.mark.parametrize(
+    "source, words",
+    [
+        ("text:absent/*.txt", "no file matches 'absent/[*].txt'"),
+        ("text:", "--data.source='text:' names no corpus; expected one like text:corpus/[*].txt.gz"),
+        ("jsonl:a.jsonl", "lacks #FIELD, the field that holds the text; write it like jsonl:a.jsonl#text"),
+        ("jsonl:a.jsonl#", "write it like jsonl:a.jsonl#text"),
+        ("parquet:a.parquet", "write it like parquet:a.parquet#text"),
+        ("jsonl:#text", "names no corpus; expected one like jsonl:corpus/[*].jsonl.zst#text$"),
+        ("tfds:pages/plain", "names no corpus; expected one like tfds:"),
+        *(
+            (f"hf:{rest}", "names no corpus; expected one like hf:OWNER/SET:train#text")
+            for rest in ("a/b", "a/b:train", "a/b#text", ":train#text", "a/b:train[:1%]#text")
+        ),
+    ],
+)
+def test_a_source_that_lacks_a_part_is_refused(source, words):
+    with pytest.raises(UsageError, match=words):
+        open_corpus(DataConfig(source=source))
+
+
 def test_json_files_with_a_record_on_each_line_are_records(tmp_path):
     (tmp_path / "c4.json.gz").write_bytes(gzip.compress(b'{"text": "One."}\n{"text": "Two."}\n'))
     assert resolved_source(f"{tmp_path}/*.json.gz") == f"jsonl:{tmp_path}/*.json.gz#text"
     documents = open_corpus(DataConfig(source=f"{tmp_path}/c4.json.gz")).documents()
     assert list(documents) == [["One."], ["Two."]]
-
-
-def test_a_plain_path_is_opened(tmp_path):
-    (tmp_path / "a.txt").write_text("One.\n\nTwo.\n")
-    assert list(open_corpus(DataConfig(source=str(tmp_path / "a.txt"))).documents()) == [["One."], ["Two."]]
-    (tmp_path / "a.jsonl").write_text('{"body": "One."}\n')
-    assert len(list(open_corpus(DataConfig(source=f"{tmp_path / 'a.jsonl'}#body")).documents())) == 1
 
 
 @pytest.mark.parametrize(

@@ -2,12 +2,13 @@
 
 import gzip
 import json
+from pathlib import Path
 
 import pytest
 from conftest import stories
 
 from bert_jax.config.data import DataConfig
-from bert_jax.records import corpus_reading
+from bert_jax.records import corpus_reading, python_docs
 from bert_jax.records.corpus import open_corpus
 from bert_jax.records.corpus_reading import read_corpus
 from bert_jax.system.errors import UsageError
@@ -94,5 +95,6 @@ def test_a_source_without_text_is_refused(tmp_path):
         reading(f"text:{tmp_path}/a.txt")
 
 
-def test_the_docstrings_are_not_read_for_it():
+def test_the_docstrings_are_not_read_for_it(monkeypatch):
+    monkeypatch.setattr(python_docs, "_module_paths", lambda: [Path(__file__)])
     assert list(facts("python-docs")) == ["format", "size"]

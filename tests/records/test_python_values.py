@@ -3,6 +3,7 @@
 import datetime
 import json
 from collections import deque
+from functools import partial
 from pathlib import Path
 
 import jax
@@ -49,6 +50,10 @@ READ = {
     "table of Arrow": lambda: pyarrow.table({"text": TEXTS}),
     "array of Arrow": lambda: pyarrow.array(TEXTS),
 }
+RENAMED = {"frame of one column": "sentence"}
+"""The forms whose column of texts has another name than text."""
+READ_ONCE = "tuple", "generator", "array", "frame", "frame of one column", "data set in a stream"
+"""Forms that a method could mistake: for a pair, for what can be read twice or has a truth value, or for a row."""
 REFUSED = {
     "a text": (TEXTS[0], "put it in brackets"),
     "bytes": (b"The [MASK].", r"got b'The \[MASK\]\.'; give a list, a generator"),
@@ -97,52 +102,42 @@ def classifier(bert):
 
 
 @pytest.mark.parametrize("form", READ)
-def test_every_method_reads_every_form_alike(bert, expected, form):
-    for name, method in METHODS.items():
-        np.testing.assert_array_equal(method(bert, READ[form]()), expected[name], err_msg=name)
-
-
-@pytest.mark.parametrize("form", REFUSED)
-def test_every_method_refuses_what_holds_no_texts(bert, form):
-    given, words = REFUSED[form]
-    for name, method in METHODS.items():
-        if form == "a text" and name in ("fill_mask", "search by"):
-            continue  # they take one text too
-        if form == "a text" and name == "search in":
-            continue  # the name of a file
-        with pytest.raises(UsageError, match=words) as refusal:
-            method(bert, given)
-        assert "\n" not in str(refusal.value), name
-
-
-@pytest.mark.parametrize("form", READ)
-def test_predict_and_the_trainings_read_every_form_alike(classifier, tmp_path, form):
-    renamed = {"frame of one column": "sentence"}.get(form, "text")
-    task = Bert(classifier.config, classifier.params, classifier.tokenizer, classifier.task.replace(texts=(renamed,)))
-    found = [one["probabilities"] for one in task.predict(READ[form]())]
-    assert found == [one["probabilities"] for one in classifier.predict(TEXTS)]
+def test_every_form_gives_its_texts_and_its_rows(tmp_path, form):
+    assert [*python_texts(READ[form](), "x")] == TEXTS
     run = RunDirectory(tmp_path / "run")
     file = Path(write_texts(run, READ[form]()).removeprefix("jsonl:").removesuffix("#text"))
     assert [json.loads(line) for line in file.read_text().splitlines()] == [{"text": text} for text in TEXTS]
     if isinstance(next(python_rows(READ[form](), "x")), dict):
         rows = [json.loads(line) for line in Path(write_rows(run, "train", READ[form]())).read_text().splitlines()]
-        assert [row[renamed] for row in rows] == TEXTS
+        assert [row[RENAMED.get(form, "text")] for row in rows] == TEXTS
     else:
         with pytest.raises(UsageError, match=r"row 1 is 'The old .*; give mappings such as"):
             write_rows(run, "train", READ[form]())
 
 
+@pytest.mark.parametrize("form", READ_ONCE)
+def test_every_method_reads_what_is_no_list_as_a_list(bert, classifier, expected, form):
+    for name, method in METHODS.items():
+        np.testing.assert_array_equal(method(bert, READ[form]()), expected[name], err_msg=name)
+    task = classifier.task.replace(texts=(RENAMED.get(form, "text"),))
+    renamed = Bert(classifier.config, classifier.params, classifier.tokenizer, task)
+    assert renamed.predict(READ[form]()) == classifier.predict(TEXTS)
+
+
 @pytest.mark.parametrize("form", REFUSED)
-def test_predict_and_the_trainings_refuse_what_holds_no_rows(classifier, tmp_path, form):
+def test_every_method_and_training_refuses_what_holds_no_texts(bert, classifier, tmp_path, form):
     given, words = REFUSED[form]
-    for take in (
-        classifier.predict,
-        lambda rows: write_texts(RunDirectory(tmp_path / "run"), rows),
-        lambda rows: write_rows(RunDirectory(tmp_path / "run"), "train", rows),
-    ):
+    run = RunDirectory(tmp_path / "run")
+    taking = {name: partial(method, bert) for name, method in METHODS.items()}
+    if form == "a text":
+        for name in ("fill_mask", "search by", "search in"):  # they take one text too, or the name of a file
+            del taking[name]
+    taking |= {"predict": classifier.predict, "pretrain": partial(write_texts, run)}
+    taking["finetune"] = partial(write_rows, run, "train")
+    for name, take in taking.items():
         with pytest.raises(UsageError, match=words) as refusal:
             take(given)
-        assert "\n" not in str(refusal.value)
+        assert "\n" not in str(refusal.value), name
     assert not [*tmp_path.rglob("*.jsonl")]
 
 

@@ -50,11 +50,6 @@ def test_a_record_is_a_document_in_every_format(tmp_path, name, pack):
     assert corpus.position == corpus.total == (tmp_path / name).stat().st_size / 1e6
 
 
-def test_a_field_in_an_object_is_named_with_dots(tmp_path):
-    (tmp_path / "a.jsonl").write_bytes(lines({"page": {"body": {"text": "Deep."}, "text": "Other."}}))
-    assert read(tmp_path / "a.jsonl", "page.body.text")[0] == [["Deep."]]
-
-
 def test_records_without_text_are_left_out_and_counted(tmp_path):
     (tmp_path / "a.jsonl").write_bytes(lines({"text": None}, *RECORDS, {"text": ""}, {"text": " \n "}))
     documents, corpus = read(tmp_path / "a.jsonl")
@@ -97,20 +92,6 @@ def test_undecodable_text_is_replaced_or_refused(tmp_path):
     (tmp_path / "a.jsonl").write_bytes(raw.replace(b"\xff", b""))
     with pytest.raises(UsageError, match=r"a\.jsonl, line 3, 'text', line 1: byte 8 is not UTF-8"):
         read(tmp_path / "a.jsonl", undecodable="refuse")
-
-
-@pytest.mark.parametrize(
-    "source, words",
-    [
-        ("jsonl:a.jsonl", "lacks #FIELD, the field that holds the text; write it like jsonl:a.jsonl#text"),
-        ("jsonl:a.jsonl#", "write it like jsonl:a.jsonl#text"),
-        ("parquet:a.parquet", "write it like parquet:a.parquet#text"),
-        ("jsonl:#text", r"names no corpus; expected one like jsonl:corpus/\*.jsonl.zst#text$"),
-    ],
-)
-def test_a_source_without_file_or_field_is_refused(source, words):
-    with pytest.raises(UsageError, match=words):
-        open_corpus(DataConfig(source=source))
 
 
 TEXTS = ["First line.\n\nSecond line.", None, "雪", " "]

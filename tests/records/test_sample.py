@@ -10,8 +10,9 @@ def size(sample, source=None):
     return sum(len("\n".join(document)) for number, document in sample if source in (None, number))
 
 
-def test_everything_is_kept_if_it_fits():
+def test_a_sample_is_all_that_fits_and_one_document_at_least():
     assert sample_documents(DOCUMENTS, 1_000_000) == DOCUMENTS
+    assert len(sample_documents([(0, ["x" * 100])], 10)) == 1
 
 
 def test_a_sample_fills_its_bound_is_uniform_and_the_same_every_time_and_in_any_order():
@@ -28,10 +29,6 @@ def test_what_was_left_out_once_is_not_replaced_by_something_smaller():
     sample = sample_documents(uneven, 30_000)
     assert 29_000 < size(sample) <= 30_000
     assert sample == sample_documents(reversed(uneven), 30_000)[::-1]
-
-
-def test_one_document_larger_than_the_limit_is_kept():
-    assert len(sample_documents([(0, ["x" * 100])], 10)) == 1
 
 
 LARGE = [(0, [f"large {number}", "x" * 90]) for number in range(1000)]

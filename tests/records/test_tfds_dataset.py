@@ -84,7 +84,6 @@ def test_empty_and_undecodable_text_is_treated_as_in_any_record(nested):
     [
         ("tfds:pages/plain:test", "tfds:pages/plain:test can't be read (Unknown split 'test'"),
         ("tfds:pages/plain:train[:x", "can't be read (Error parsing split"),
-        ("tfds:pages/plain", "names no corpus"),
         ("tfds:pages/plain:train[:0]", "holds no record"),
         ("tfds:absent/plain:train", "(Dataset absent not found)"),
     ],
