@@ -4,8 +4,8 @@ from bert_jax.config.settings import SettingsError
 from bert_jax.config.task import TaskConfig
 from bert_jax.config.task_kind import TASK_KINDS
 
-PAIR = {"name": "x", "kind": "class", "texts": ("a", "b")}
-SPAN = {"name": "x", "kind": "span", "texts": ("question", "context")}
+SPAN = {"kind": "span", "texts": ("question", "context")}
+VECTORS = {"kind": "vectors", "texts": ("query", "positive")}
 
 
 @pytest.mark.parametrize(
@@ -21,7 +21,7 @@ SPAN = {"name": "x", "kind": "span", "texts": ("question", "context")}
             {"kind": "number", "metric": "accuracy"},
             "--task.metric=accuracy doesn't measure --task.kind=number; choose from",
         ),
-        ({**SPAN, "max_length": 128}, "--task.max-length=128 leaves no window of --task.span.stride=128 pieces"),
+        (SPAN | {"max_length": 128}, "--task.max-length=128 leaves no window of --task.span.stride=128 pieces"),
         (
             {"kind": "class", "texts": ("{title. {body}",)},
             "--task.texts has '{title. {body}', a brace without the other",
@@ -41,6 +41,17 @@ SPAN = {"name": "x", "kind": "span", "texts": ("question", "context")}
         ({"kind": "class", "label_smoothing": 1.0}, "label-smoothing=1.0"),
         ({"kind": "class", "label_smoothing": -0.1}, "label-smoothing=-0.1"),
         ({"kind": "sentence"}, "--task.kind=sentence: expected one of class, labels, number"),
+        (VECTORS | {"train": "a.tsv", "source": "text:b"}, "both name what to learn from"),
+        (VECTORS | {"batch_size": 1}, "leaves a pair nothing to be compared with"),
+        (VECTORS | {"score_range": (5.0, 0.0)}, "give the lowest and then the highest score"),
+        (VECTORS | {"temperature": 0.0}, "expected a finite number above 0"),
+        (VECTORS | {"widths": (8, 8)}, "has a width twice"),
+        (VECTORS | {"widths": (0,)}, "expected whole numbers above 0"),
+        (VECTORS | {"pairs": "title"}, "it is for pairs made of a corpus; give --task.source"),
+        (
+            {"kind": "class", "source": "text:b"},
+            "--task.source=text:b with --task.kind=class: only vectors are learned from a corpus",
+        ),
     ],
 )
 def test_settings_that_do_not_fit_each_other_are_refused(settings, words):
@@ -52,10 +63,10 @@ def test_settings_that_do_not_fit_each_other_are_refused(settings, words):
 @pytest.mark.parametrize("kind", TASK_KINDS)
 def test_every_kind_has_what_it_needs_and_survives_json(kind):
     needs = {
-        "span": {"texts": ("question", "context"), "max_length": 384},
+        "span": {"texts": SPAN["texts"], "max_length": 384},
         "choice": {"choices": ("first", "second")},
         "marked": {"marks": ("begin", "end")},
-        "vectors": {"texts": ("query", "positive")},
+        "vectors": {"texts": VECTORS["texts"]},
     }
     for metric in (None, *TASK_KINDS[kind].metrics):
         config = TaskConfig(name="x", kind=kind, metric=metric, **needs.get(kind, {}))
@@ -66,26 +77,7 @@ def test_a_task_is_made_to_fit_the_models_positions():
     plain = TaskConfig(name="x", kind="class", max_length=128)
     assert plain.shortened_to(128) is plain
     assert plain.shortened_to(64) == plain.replace(max_length=64)
-    answers = TaskConfig(name="x", kind="span", texts=("question", "context"), max_length=384)
+    answers = TaskConfig(name="x", **SPAN, max_length=384)
     fitted = answers.shortened_to(64)
     assert (fitted.max_length, fitted.span.question_length, fitted.span.stride) == (64, 21, 21)
     assert answers.shortened_to(256).span == answers.span and answers.shortened_to(8).max_length == 8
-
-
-def test_settings_of_vectors_that_do_not_fit_each_other_are_refused():
-    pairs = TaskConfig(name="x", kind="vectors", texts=("query", "positive"))
-    for wrong, words in (
-        ({"train": "a.tsv", "source": "text:b"}, "both name what to learn from"),
-        ({"batch_size": 1}, "leaves a pair nothing to be compared with"),
-        ({"score_range": (5.0, 0.0)}, "give the lowest and then the highest score"),
-        ({"temperature": 0.0}, "expected a finite number above 0"),
-        ({"widths": (8, 8)}, "has a width twice"),
-        ({"pairs": "title"}, "it is for pairs made of a corpus; give --task.source"),
-        ({"widths": (0,)}, "expected whole numbers above 0"),
-    ):
-        with pytest.raises(SettingsError, match=words):
-            pairs.replace(**wrong)
-    with pytest.raises(
-        SettingsError, match="--task.source=text:b with --task.kind=class: only vectors are learned from a corpus"
-    ):
-        TaskConfig(name="x", kind="class", source="text:b")
