@@ -34,13 +34,15 @@ def test_text_never_gives_special_pieces(tokenizer):
     assert not ids & {*tokenizer.vocabulary.special_ids} - {tokenizer.vocabulary.unknown_id}
 
 
-def test_spans_point_into_the_text(tokenizer):
+def test_spans_point_into_the_text_before_it_is_cleaned(tokenizer):
     text = "  Zwölf  foxes, 中文新闻 JUMPED\u3000 "
+    if tokenizer.kind != "byte_bpe":  # of which a composed letter stands at the first of its characters
+        text += "Zwo\u0308lf\u200b ガか\u3099 \u1112\u1161\u11ab बच्चे"
     spans = tokenizer.encode_spans(text)
     assert [span.id for span in spans] == tokenizer.encode(text)
     assert all(text[span.begin : span.end].strip() == text[span.begin : span.end] for span in spans)
     places = {place for span in spans for place in range(span.begin, span.end)}
-    assert places == {place for place, one in enumerate(text) if not one.isspace()}
+    assert places == {place for place, one in enumerate(text) if not (one.isspace() or one == "\u200b")}
     words = [text[span.begin : span.end] for span in spans if tokenizer.piece_text(span.id) == "foxes"]
     assert words in (["foxes"], [])
 
