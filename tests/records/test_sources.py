@@ -51,20 +51,67 @@ def test_rows_of_all_formats_have_named_values_and_places(tmp_path, pack, end):
     assert repairs == {"empty lines left out": 1}
 
 
-def test_a_table_whose_lines_end_with_a_carriage_return_alone_is_refused(tmp_path):
-    assert "a row begins here that is not CSV" in refused(tmp_path, "a.csv", "text,label\ra,1\r")
-    assert values(tmp_path, "a.tsv", '"text"\t"label"\r"a"\t"1"\r') == []
+@pytest.mark.parametrize(
+    "name, content, settings, expected",
+    [
+        # A quoted field may be long and hold line feeds.
+        (
+            "a.csv",
+            'text,label\n"one\ntwo",1\n3,0\n',
+            {},
+            [{"text": "one\ntwo", "label": "1"}, {"text": "3", "label": "0"}],
+        ),
+        ("a.tsv", f'text\tlabel\n"{"a" * 140_000}\nb"\t1\n', {}, [{"text": "a" * 140_000 + "\nb", "label": "1"}]),
+        ("a.csv", f"text,label\n{'x' * 200_000},1\n", {}, [{"text": "x" * 200_000, "label": "1"}]),
+        ("a.tsv", '"text"\t"label"\r"a"\t"1"\r', {}, []),  # lines that end with a carriage return alone
+        # Fields without text make a row.
+        ("a.tsv", "text\tlabel\n\t\nx\t1\n", {}, [{"text": "", "label": ""}, {"text": "x", "label": "1"}]),
+        ("a.csv", 'text\nx\n""\n', {}, [{"text": "x"}, {"text": ""}]),
+        # Columns without a name are numbered.
+        ("a.tsv", "\ttext\t \tlabel\n1\tx\t2\ta", {}, [{"column 1": "1", "text": "x", "column 3": "2", "label": "a"}]),
+        ("a.csv", ",text, ,label\n2,y,,b", {}, [{"column 1": "2", "text": "y", "column 3": "", "label": "b"}]),
+        # Columns may be named, and the last ones be missing.
+        (
+            "a.tsv",
+            "x\t1\ny\t0\tmore\n",
+            {"columns": ("text", "label", "rest")},
+            [{"text": "x", "label": "1"}, {"text": "y", "label": "0", "rest": "more"}],
+        ),
+        ("a.tsv", 'a;b\n"x;y\n', {"separator": ";"}, [{"a": '"x', "b": "y"}]),
+        # CoNLL's columns stand apart by tabs or spaces.
+        ("a.bmes", "中 B-X\n国 E-X\n", {}, [{"words": ["中", "国"], "tags": ["B-X", "E-X"]}]),
+        ("a.bmes", "a  N O\nb  V O\n", {}, [{"words": ["a", "b"], "column 2": ["N", "V"], "tags": ["O", "O"]}]),
+        ("a.bmes", "a\nb\n", {}, [{"words": ["a", "b"]}]),
+        ("a.bmes", "John\tB-PER \nsees \t O\n", {}, [{"words": ["John", "sees"], "tags": ["B-PER", "O"]}]),
+        ("a.bmes", "O a\n", {"columns": ("ner", "word")}, [{"ner": ["O"], "word": ["a"]}]),
+        ("a.bmes", "\u3000 O\n", {}, [{"words": ["\u3000"], "tags": ["O"]}]),
+        # Words that begin with a number sign are no comments: with tags, with one that no other line has, and without.
+        (
+            "a.conll",
+            "#Ulm B-LOC\n# O\nis O\n\nUlm B-LOC\n",
+            {},
+            [
+                {"words": ["#Ulm", "#", "is"], "tags": ["B-LOC", "O", "O"]},
+                {"words": ["Ulm"], "tags": ["B-LOC"]},
+            ],
+        ),
+        ("a.conll", "#Ulm\tB-LOC\nis\tO\n", {}, [{"words": ["#Ulm", "is"], "tags": ["B-LOC", "O"]}]),
+        ("a.conll", "#Ulm\nis\n", {}, [{"words": ["#Ulm", "is"]}]),
+        (
+            "a.conll",
+            "# a b c\n#Ulm N\nis V\n",
+            {"columns": ("words", "pos")},
+            [{"words": ["#Ulm", "is"], "pos": ["N", "V"]}],
+        ),
+    ],
+)
+def test_the_columns_of_a_table_have_the_values_and_names_that_are_written(tmp_path, name, content, settings, expected):
+    assert values(tmp_path, name, content, **settings) == expected
 
 
-def test_a_quoted_field_may_hold_line_feeds(tmp_path):
+def test_a_row_is_placed_by_its_first_line(tmp_path):
     found, _ = read(tmp_path, "a.csv", 'text,label\n"one\ntwo",1\nthree,0\n')
-    assert found[0].values["text"] == "one\ntwo"
     assert [record.place.split(", ")[1] for record in found] == ["line 2", "line 4"]
-
-
-def test_a_quoted_field_of_a_tsv_file_may_be_long_and_hold_a_line_feed(tmp_path):
-    found = values(tmp_path, "a.tsv", f'text\tlabel\n"{"a" * 140_000}\nb"\t1\n')
-    assert found == [{"text": "a" * 140_000 + "\nb", "label": "1"}]
 
 
 def test_one_quote_in_a_long_file_costs_little():
@@ -78,10 +125,6 @@ def test_rows_may_be_an_array_of_objects(tmp_path):
     content = '[{"text": "Anna", "label": [{"start": 0, "end": 4, "labels": ["PER"]}]}, {"text": "x", "label": []}]'
     found, _ = read(tmp_path, "a.json", content)
     assert [record.values["text"] for record in found] == ["Anna", "x"] and found[1].place.endswith("a.json, row 2")
-
-
-def test_annotations_of_brat_are_named_for_what_they_are(tmp_path):
-    assert "BRAT's annotations" in refused(tmp_path, "a.ann", "T1\tPER 0 4\tAnna\n")
 
 
 @pytest.mark.parametrize("name", ["a.tsv", "a.csv"])
@@ -119,32 +162,11 @@ def test_empty_lines_that_end_a_file_are_left_out_in_silence(tmp_path, name):
     assert len(found) == 1 and not repairs
 
 
-def test_fields_without_text_make_a_row(tmp_path):
-    assert values(tmp_path, "a.tsv", "text\tlabel\n\t\nx\t1\n")[0] == {"text": "", "label": ""}
-    assert values(tmp_path, "a.csv", 'text\nx\n""\n') == [{"text": "x"}, {"text": ""}]
-
-
-def test_a_field_may_be_long(tmp_path):
-    assert values(tmp_path, "a.csv", f"text,label\n{'x' * 200_000},1\n")[0]["text"] == "x" * 200_000
-
-
 @pytest.mark.parametrize("name", ["a.tsv", "a.csv", "a.conll"])
 def test_columns_of_one_name_are_refused(tmp_path, name):
     (tmp_path / name).write_text("x\n")
     with pytest.raises(UsageError, match="^task.columns names the column 'label' twice; rename one$"):
         next(task_records(str(tmp_path / name), Counter(), RowFormat(columns=("label", "text", "label"))))
-
-
-@pytest.mark.parametrize("name, mark", [("a.tsv", "\t"), ("a.csv", ",")])
-def test_columns_without_a_name_are_numbered(tmp_path, name, mark):
-    content = "\n".join(mark.join(line.split("|")) for line in ("|text| |label", "1|x|2|a", "2|y||b"))
-    first, second = values(tmp_path, name, content)
-    assert first == {"column 1": "1", "text": "x", "column 3": "2", "label": "a"} and second["column 3"] == ""
-
-
-def test_columns_may_be_named_and_the_last_ones_missing(tmp_path):
-    rows = values(tmp_path, "a.tsv", "x\t1\ny\t0\tmore\n", columns=("text", "label", "rest"))
-    assert rows == [{"text": "x", "label": "1"}, {"text": "y", "label": "0", "rest": "more"}]
 
 
 def test_a_line_of_the_names_that_are_given_is_no_row(tmp_path):
@@ -186,8 +208,7 @@ def test_what_separates_the_columns_of_a_csv_is_found_and_said(tmp_path, capsys,
     assert told.endswith(f"a.csv: columns are separated by {said}\n") if said else not told
 
 
-def test_a_tsv_may_have_another_separator_and_others_have_none(tmp_path):
-    assert values(tmp_path, "a.tsv", 'a;b\n"x;y\n', separator=";") == [{"a": '"x', "b": "y"}]
+def test_only_a_table_has_a_separator(tmp_path):
     assert "--task.separator=';' is what separates the columns of a csv or tsv file" in refused(
         tmp_path, "a.jsonl", "{}", separator=";"
     )
@@ -231,10 +252,17 @@ def test_a_byte_order_mark_is_taken_off_and_counted(tmp_path):
         ("a.tsv", "text\nx\ty\n", "line 2 has 2 columns and 1 name for them"),
         ("a.csv", "text,text\nx,1\n", "names the column 'text' twice"),
         ("a.csv", 'text,label\nx,1\n"open,0\nmore\n', "line 3: a row begins here that is not CSV"),
+        ("a.csv", "text,label\ra,1\r", "a row begins here that is not CSV"),
         ("a.tsv", "text\tlabel\nx\t1\n".encode("utf-16"), "is UTF-16 text; convert it: iconv -f UTF-16 -t UTF-8"),
         ("a.tsv", b"text\tlabel\nx\xff\t1\n", "line 2: byte 2 is not UTF-8"),
         ("a.jsonl", '{"text": "x"}\n["x"]\n', "line 2 is an array; a record is an object"),
         ("a.jsonl", '{"text": "x"\n', "line 1 is not JSON"),
+        ("a.conll", "a\tO\nb\n", "line 2 has 1 column ('b') and should have 2: 'words', 'tags'; mend it"),
+        ("a.conll", "a\tO\n\nb\tx\tO\n", "line 3 has 3 columns"),
+        ("a.conll", "a\tO\n\tO\n", "line 2 has 1 column"),
+        ("a.conll", "# x y z\nUlm B-LOC\n# x\nis\nold O\n", "line 4 has 1 column ('is')"),
+        ("a.conllu", "a\tO\n", "line 1 has 2 columns and CoNLL-U has 10"),
+        ("a.ann", "T1\tPER 0 4\tAnna\n", "BRAT's annotations"),
         ("a.gz", b"", "or set --task.format to one of csv, tsv"),
         ("a.tsv.gz", b"\x1f\x8b\x08\x00", "is damaged or cut short"),
         ("a.json", "[]", "has no 'data': it is an array; expected SQuAD's JSON"),
@@ -288,34 +316,6 @@ def test_conll_columns_are_sentences_of_words_and_tags(tmp_path):
     assert [record.place.split(", ")[1] for record in found] == ["line 3", "line 7"]
 
 
-@pytest.mark.parametrize(
-    "content, columns, expected",
-    [
-        ("中 B-X\n国 E-X\n", None, {"words": ["中", "国"], "tags": ["B-X", "E-X"]}),
-        ("a  N O\nb  V O\n", None, {"words": ["a", "b"], "column 2": ["N", "V"], "tags": ["O", "O"]}),
-        ("a\nb\n", None, {"words": ["a", "b"]}),
-        ("John\tB-PER \nsees \t O\n", None, {"words": ["John", "sees"], "tags": ["B-PER", "O"]}),
-        ("O a\n", ("ner", "word"), {"ner": ["O"], "word": ["a"]}),
-        ("\u3000 O\n", None, {"words": ["\u3000"], "tags": ["O"]}),
-    ],
-)
-def test_conll_columns_stand_apart_by_tabs_or_spaces(tmp_path, content, columns, expected):
-    assert values(tmp_path, "a.bmes", content, columns=columns) == [expected]
-
-
-@pytest.mark.parametrize(
-    "content, words",
-    [
-        ("a\tO\nb\n", "line 2 has 1 column ('b') and should have 2: 'words', 'tags'; mend it"),
-        ("a\tO\n\nb\tx\tO\n", "line 3 has 3 columns"),
-        ("a\tO\n\tO\n", "line 2 has 1 column"),
-        ("# x y z\nUlm B-LOC\n# x\nis\nold O\n", "line 4 has 1 column ('is')"),
-    ],
-)
-def test_ragged_rows_are_refused_with_their_line(tmp_path, content, words):
-    assert words in refused(tmp_path, "a.conll", content)
-
-
 COMMENTED = {
     "other_columns": "#\tlink [2010]\n1\tAnna\tB-PER\tO\n\n# next\n1\tUlm\tB-LOC\tO\n",
     "unknown_tag": "# newdoc\nAnna B-PER\n# again\nsees O\n\nUlm B-LOC\n",
@@ -333,16 +333,6 @@ def test_comments_of_conll_files_are_skipped_and_counted(tmp_path, kind):
     assert [record.place.split(", ")[1] for record in found] == (
         ["line 2", "line 6"] if kind == "unknown_tag" else ["line 2", "line 5"]
     )
-
-
-def test_words_that_begin_with_a_number_sign_are_no_comments(tmp_path):
-    content = "#Ulm B-LOC\n# O\nis O\n\nUlm B-LOC\n"
-    assert values(tmp_path, "a.conll", content)[0] == {"words": ["#Ulm", "#", "is"], "tags": ["B-LOC", "O", "O"]}
-    assert values(tmp_path, "b.conll", "#Ulm\nis\n") == [{"words": ["#Ulm", "is"]}]
-    tabs = "#Ulm\tB-LOC\nis\tO\n"  # a tag that no other line has
-    assert values(tmp_path, "d.conll", tabs) == [{"words": ["#Ulm", "is"], "tags": ["B-LOC", "O"]}]
-    found = values(tmp_path, "c.conll", "# a b c\n#Ulm N\nis V\n", columns=("words", "pos"))  # without tags
-    assert found[0]["words"] == ["#Ulm", "is"]
 
 
 @pytest.mark.parametrize("pipe", [False, True])
@@ -375,5 +365,4 @@ def test_conllu_has_the_words_that_have_tags(tmp_path):
     first, second = values(tmp_path, "a.conllu", CONLLU)
     assert (first["words"], first["upos"], first["xpos"]) == (["Vamos", "nos"], ["VERB", "PRON"], ["V", "P"])
     assert second["words"] == ["a"]
-    assert "line 1 has 2 columns and CoNLL-U has 10" in refused(tmp_path, "a.conllu", "a\tO\n")
     assert "line 9 has 2 columns" in refused(tmp_path, "a.conllu", CONLLU.replace("# newpar\n", "") + "# a\tb\n")
