@@ -8,6 +8,7 @@ from bert_jax.config.operation import PreparationConfig
 from bert_jax.instances import preparation
 from bert_jax.instances.preparation import prepare
 from bert_jax.instances.prepared_data import PreparedData, write_metadata
+from bert_jax.instances.shards import InstanceSource
 from bert_jax.instances.statistics import Statistics
 from bert_jax.records.corpus import open_corpus
 
@@ -23,6 +24,12 @@ def build(recipe, directory, processes=1):
     """Prepares the text that `recipe` names."""
     (made,) = prepare(open_corpus(recipe.data), {directory: recipe}, PreparationConfig(processes=processes))
     return made
+
+
+def read_all(directory, split="train"):
+    """All instances of a split."""
+    source = InstanceSource(PreparedData.unchecked(directory), split)
+    return source.read(range(len(source)))
 
 
 def prepare_chunks(recipe, directory):

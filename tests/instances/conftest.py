@@ -25,6 +25,20 @@ def recipe(corpus, tokenizer_directory):
     return Recipe(DataConfig(source=f"text:{corpus}", held_out=0.1, chunk_megabytes=0.02), 32, 7, tokenizer_directory)
 
 
+@pytest.fixture
+def recipe_for(tokenizer_directory, tmp_path):
+    """Makes a recipe for texts, each of which is written into a file and is a source: a.txt, b.txt, ..."""
+
+    def written(*texts, pair="next_sentence", **settings):
+        paths = [tmp_path / f"{letter}.txt" for letter, _ in zip("abc", texts)]
+        for path, text in zip(paths, texts, strict=True):
+            path.write_bytes(text if isinstance(text, bytes) else text.encode())
+        data = DataConfig(source=tuple(f"text:{path}" for path in paths), **settings)
+        return Recipe(data, 32, 0, tokenizer_directory, pair)
+
+    return written
+
+
 @pytest.fixture(scope="session")
 def whole(recipe, tmp_path_factory) -> Path:
     """The data set of `recipe`. Not to be changed."""

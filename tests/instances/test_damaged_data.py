@@ -6,13 +6,12 @@ import shutil
 import numpy as np
 import pytest
 from damages import attack
-from prepared_sets import build, files, prepare_chunks
+from prepared_sets import build, files, prepare_chunks, read_all
 
 from bert_jax.instances import chunk_worker, preparation
 from bert_jax.instances.chunk_worker import PendingSet
 from bert_jax.instances.chunks import DOCUMENTS, NUMBERS, FinishedChunk, chunk_file, cut_chunks, write_numbers
 from bert_jax.instances.prepared_data import SMALL_FILES, PreparedData
-from bert_jax.instances.shards import InstanceSource
 from bert_jax.instances.statistics import Statistics
 from bert_jax.records.corpus import open_corpus
 from bert_jax.system.errors import RunError
@@ -26,8 +25,7 @@ def use(directory):
     prepared = PreparedData.open(directory)
     assert prepared and prepared.piece_counts.sum() == prepared.train.tokens and prepared.piece_counts.shape == (150,)
     for split in ("train", "held_out"):
-        source = InstanceSource(PreparedData.unchecked(directory), split)
-        source.read(range(len(source)))
+        read_all(directory, split)
 
 
 def test_every_file_of_a_set_is_covered(whole):

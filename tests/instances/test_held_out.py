@@ -3,12 +3,10 @@
 import numpy as np
 import pytest
 from conftest import story
-from prepared_sets import build
+from prepared_sets import build, read_all
 
 from bert_jax.config.data import DataConfig
 from bert_jax.instances.held_out import LEAST_END_BYTES, is_held_out, split_end, training_documents
-from bert_jax.instances.prepared_data import PreparedData, Recipe
-from bert_jax.instances.shards import InstanceSource
 
 DATA = DataConfig(held_out=0.01)
 
@@ -36,28 +34,18 @@ def test_a_document_of_few_sentences_has_no_end(document):
     assert split_end(document, DATA, 0) == (document, [])
 
 
-def recipe_for(text, tmp_path, tokenizer_directory, pair="none", **settings):
-    (tmp_path / "a.txt").write_text(text)
-    return Recipe(DataConfig(source=f"text:{tmp_path / 'a.txt'}", **settings), 32, 0, tokenizer_directory, pair)
-
-
-def words(directory, split):
-    source = InstanceSource(PreparedData.unchecked(directory), split)
-    return source.read(range(len(source)))
-
-
-def test_one_document_without_blank_lines_is_divided_and_said(tmp_path, tokenizer_directory, capsys):
+def test_one_document_without_blank_lines_is_divided_and_said(recipe_for, tmp_path, capsys):
     lines = [line for seed in range(30) for line in story(seed)]
-    recipe = recipe_for("\n".join(lines), tmp_path, tokenizer_directory)
+    recipe = recipe_for("\n".join(lines), pair="none")
     prepared = build(recipe, tmp_path / "out")
     said = " ".join(capsys.readouterr().err.split())
     assert "too few documents to hold some out for evaluation; the end of each is held out instead" in said
     begin, end = split_end(lines, recipe.data, 0)
-    alone = build(recipe_for("\n".join(end), tmp_path, tokenizer_directory, held_out=0.0), tmp_path / "end")
-    without = build(recipe_for("\n".join(begin), tmp_path, tokenizer_directory, held_out=0.0), tmp_path / "begin")
+    alone = build(recipe_for("\n".join(end), pair="none", held_out=0.0), tmp_path / "end")
+    without = build(recipe_for("\n".join(begin), pair="none", held_out=0.0), tmp_path / "begin")
     assert (prepared.train.tokens, prepared.train.instances) == (without.train.tokens, without.train.instances)
     assert prepared.held_out.tokens == alone.train.tokens > 0
-    assert np.array_equal(words(tmp_path / "out", "train").ids, words(tmp_path / "begin", "train").ids)
+    assert np.array_equal(read_all(tmp_path / "out").ids, read_all(tmp_path / "begin").ids)
     assert np.array_equal(prepared.piece_counts, without.piece_counts)
 
 
@@ -65,8 +53,8 @@ HELD_OUT = next(lines for seed in range(99) if is_held_out(lines := story(seed, 
 """A document whose hash is among those that are held out."""
 
 
-def test_of_documents_that_are_all_held_out_the_beginnings_are_trained_on(tmp_path, tokenizer_directory):
-    recipe = recipe_for("\n".join(HELD_OUT), tmp_path, tokenizer_directory, held_out=0.3)
+def test_of_documents_that_are_all_held_out_the_beginnings_are_trained_on(recipe_for, tmp_path):
+    recipe = recipe_for("\n".join(HELD_OUT), pair="none", held_out=0.3)
     prepared = build(recipe, tmp_path / "out")
     begin, end = split_end(HELD_OUT, recipe.data, 0)
     assert (prepared.train.documents, prepared.held_out.documents) == (1, 1) and end
@@ -76,8 +64,8 @@ def test_of_documents_that_are_all_held_out_the_beginnings_are_trained_on(tmp_pa
     assert found == [(0, begin), *((1, lines) for lines in others)]
 
 
-def test_an_end_of_paragraphs_that_stand_elsewhere_is_dropped(tmp_path, tokenizer_directory):
+def test_an_end_of_paragraphs_that_stand_elsewhere_is_dropped(recipe_for, tmp_path):
     shared = "This paragraph stands in the beginning and at the end, and is long enough to be compared."
     lines = [shared, *(line for seed in range(20) for line in story(seed)), shared]
-    prepared = build(recipe_for("\n".join(lines), tmp_path, tokenizer_directory), tmp_path / "out")
+    prepared = build(recipe_for("\n".join(lines), pair="none"), tmp_path / "out")
     assert (prepared.held_out.documents, prepared.held_out_dropped) == (0, 1)

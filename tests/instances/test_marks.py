@@ -7,16 +7,12 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from prepared_sets import build
+from prepared_sets import build, read_all
 from trained_tokenizers import trained
 
 from bert_jax.config.data import DataConfig
-from bert_jax.config.objective import ObjectiveConfig
-from bert_jax.config.settings import SettingsError
 from bert_jax.instances.marks import Marker
-from bert_jax.instances.prepared_data import PreparedData
 from bert_jax.instances.sentences import encode_documents
-from bert_jax.instances.shards import InstanceSource
 from bert_jax.instances.statistics import Statistics
 from bert_jax.layout import ENTITY_START, MASKABLE, PHRASE_START, WORD_START
 from bert_jax.system.errors import UsageError
@@ -60,7 +56,7 @@ def searched(words, entries):
 
 
 @given(ENTRIES, SENTENCES, st.data())
-@settings(max_examples=150, deadline=None)
+@settings(deadline=None)
 @pytest.mark.long
 def test_entries_are_found_as_a_plain_search_on_words_finds_them(tmp_path_factory, entries, sentences, data):
     path = lexicon(tmp_path_factory.getbasetemp() / "lexicon.txt", [" ".join(entry) for entry in entries])
@@ -184,17 +180,6 @@ def test_a_file_that_is_no_lexicon_is_one_line(tmp_path, content, told):
         marked(["ab"], entities=str(path))
 
 
-def test_units_that_the_data_do_not_mark_are_refused(tiny_config):
-    for objective in (ObjectiveConfig(units="phrase"), ObjectiveConfig(units=("piece:1", "entity:1"))):
-        with pytest.raises(SettingsError, match=r"are marked in the data; set --data\.\w+ to a file"):
-            tiny_config.replace(objective=objective)
-    phase = tiny_config.phases[0].replace(units="entity")
-    with pytest.raises(SettingsError, match="data.entities"):
-        tiny_config.replace(phases=(phase,))
-    data = tiny_config.data.replace(entities="names.txt")
-    assert tiny_config.replace(phases=(phase,), data=data).phases[0].units == ("entity",)
-
-
 def test_marked_data_differ_by_what_a_lexicon_holds_not_by_its_place(recipe, tmp_path):
     first, second = (lexicon(tmp_path / name, ["the old", "a small"]) for name in ("first.txt", "second.txt"))
     of = lambda path: recipe._replace(data=recipe.data.replace(phrases=path)).fingerprint()
@@ -202,8 +187,7 @@ def test_marked_data_differ_by_what_a_lexicon_holds_not_by_its_place(recipe, tmp
     lexicon(tmp_path / "second.txt", ["the old"])
     assert same and of(first) != of(second) and of(first) != recipe.fingerprint()
     made = build(recipe._replace(data=recipe.data.replace(phrases=first)), tmp_path / "data")
-    found = InstanceSource(PreparedData.unchecked(tmp_path / "data"), "train")
-    units = found.read(range(len(found))).units
+    units = read_all(tmp_path / "data").units
     words, phrases = (units & bit > 0 for bit in (WORD_START, PHRASE_START))
     assert made.train.units["phrases"] > 0 and phrases.sum() < words.sum() and not (phrases & ~words).any()
     shown = dict(made.train.table(32, 5))

@@ -7,17 +7,15 @@ from unittest.mock import Mock
 import numpy as np
 import pytest
 from conftest import stories, story
-from prepared_sets import build, files
+from prepared_sets import build, files, read_all
 
-from bert_jax.config.data import DataConfig
 from bert_jax.config.operation import PreparationConfig
 from bert_jax.instances import chunk_worker, held_out, preparation, prepared_data
 from bert_jax.instances.chunk_worker import PendingSet
 from bert_jax.instances.chunks import cut_chunks
 from bert_jax.instances.held_out import is_held_out
 from bert_jax.instances.preparation import prepare
-from bert_jax.instances.prepared_data import PreparedData, Recipe
-from bert_jax.instances.shards import InstanceSource
+from bert_jax.instances.prepared_data import PreparedData
 from bert_jax.records.corpus import open_corpus
 from bert_jax.system import progress
 from bert_jax.system.errors import RunError, UsageError
@@ -115,8 +113,7 @@ def test_what_was_seen_is_right(whole, corpus):
     prepared = PreparedData.open(whole)
     seen, documents = prepared.train, corpus.read_text().split("\n\n")
     assert seen.documents + prepared.held_out.documents + prepared.held_out_dropped == len(documents)
-    source = InstanceSource(PreparedData.unchecked(whole), "train")
-    all_of_them = source.read(range(len(source)))
+    all_of_them = read_all(whole)
     assert seen.instances == all_of_them.sequences
     assert seen.instance_tokens == len(all_of_them.ids)
     assert seen.random_pairs == all_of_them.pair_label.sum()
@@ -128,18 +125,17 @@ def test_what_was_seen_is_right(whole, corpus):
     assert 1 <= len(examples) and all(40 <= len(text) <= 120 for text in examples)
 
 
-def test_the_warning_counts_the_characters_behind_unknown_pieces(tokenizer_directory, tmp_path, capsys):
+def test_the_warning_counts_the_characters_behind_unknown_pieces(recipe_for, tmp_path, capsys):
     thai = "\u0e01"
-    (tmp_path / "a.txt").write_text("\n\n".join(f"the {30 * thai} the the the the {seed}" for seed in range(30)))
-    recipe = Recipe(DataConfig(source=f"text:{tmp_path}/a.txt", held_out=0.0), 32, 0, tokenizer_directory)
-    seen = build(recipe, tmp_path / "out").train
+    text = "\n\n".join(f"the {30 * thai} the the the the {seed}" for seed in range(30))
+    seen = build(recipe_for(text, held_out=0.0), tmp_path / "out").train
     assert seen.unknown_tokens == 30 and seen.unknown_characters == 30 * 30
     assert seen.characters == 30 * 45 + 10 + 20 * 2
     said = capsys.readouterr().err
     assert f"and {seen.unknown_character_share:.1%} of its characters are behind them" in said
 
 
-def test_held_out_documents_that_share_a_long_paragraph_with_training_are_dropped(tokenizer_directory, tmp_path):
+def test_held_out_documents_that_share_a_long_paragraph_with_training_are_dropped(recipe_for, tmp_path):
     texts = [
         [
             "History.",
@@ -150,10 +146,9 @@ def test_held_out_documents_that_share_a_long_paragraph_with_training_are_droppe
     ]
     shared = "This paragraph stands in every second document and is long enough to be compared with others."
     texts = [text + [shared] * (number % 2) for number, text in enumerate(texts)]
-    (tmp_path / "a.txt").write_text("\n\n".join("\n".join(text) for text in texts))
-    data = DataConfig(source=f"text:{tmp_path / 'a.txt'}", held_out=0.3)
-    prepared = build(Recipe(data, 32, 0, tokenizer_directory), tmp_path / "out")
-    chosen = [document for document in open_corpus(data).documents() if is_held_out(document, 0.3)]
+    recipe = recipe_for("\n\n".join("\n".join(text) for text in texts), held_out=0.3)
+    prepared = build(recipe, tmp_path / "out")
+    chosen = [document for document in open_corpus(recipe.data).documents() if is_held_out(document, 0.3)]
     assert prepared.held_out_dropped == sum(shared in document for document in chosen) > 3
     assert prepared.held_out.documents == sum(shared not in document for document in chosen) > 3
 
@@ -175,32 +170,18 @@ def test_the_choice_of_held_out_documents_is_a_matter_of_their_text():
     assert all(is_held_out(document, 0.5) for document, held in zip(documents, chosen) if held)  # shares nest
 
 
-def test_a_file_of_sentences_is_not_split_further(tokenizer_directory, tmp_path, capsys):
-    (tmp_path / "a.txt").write_text("One two. Three four.\nFive six.\n\nSeven eight.\n")
-    data = DataConfig(source=f"text:{tmp_path / 'a.txt'}", held_out=0.0)
-    as_lines = build(Recipe(data.replace(layout="sentences"), 32, 0, tokenizer_directory), tmp_path / "lines")
-    as_paragraphs = build(Recipe(data, 32, 0, tokenizer_directory), tmp_path / "paragraphs")
+def test_a_file_of_sentences_is_not_split_further(recipe_for, tmp_path, capsys):
+    text = "One two. Three four.\nFive six.\n\nSeven eight.\n"
+    as_lines = build(recipe_for(text, held_out=0.0, layout="sentences"), tmp_path / "lines")
+    as_paragraphs = build(recipe_for(text, held_out=0.0), tmp_path / "paragraphs")
     assert (as_lines.train.sentences, as_paragraphs.train.sentences) == (3, 4)
     assert as_lines.held_out.documents == 0 and "held out instead" not in capsys.readouterr().err
 
 
 @pytest.mark.parametrize("text, count", [("", 0), ("\n \n\n", 0), ("One document only. It has two sentences.", 1)])
-def test_too_little_text_is_refused(tokenizer_directory, tmp_path, text, count):
-    (tmp_path / "a.txt").write_text(text)
+def test_too_little_text_is_refused(recipe_for, tmp_path, text, count):
     with pytest.raises(UsageError, match=f"holds {count} documents? and .*(needs two.*pair none|one is needed)"):
-        build(
-            Recipe(DataConfig(source=f"text:{tmp_path / 'a.txt'}", held_out=0.0), 32, 0, tokenizer_directory),
-            tmp_path / "out",
-        )
-
-
-def test_repaired_input_is_counted(tokenizer_directory, tmp_path):
-    (tmp_path / "a.txt").write_bytes(stories(20).encode() + b"\nbroken \xff line\n")
-    prepared = build(
-        Recipe(DataConfig(source=f"text:{tmp_path / 'a.txt'}"), 32, 0, tokenizer_directory), tmp_path / "out"
-    )
-    assert prepared.train.repairs["lines with undecodable bytes"] == 1
-    assert ("lines with undecodable bytes", "1") in prepared.train.table(32, 5)
+        build(recipe_for(text, held_out=0.0), tmp_path / "out")
 
 
 def test_a_shard_cut_short_is_named_when_the_set_is_opened(whole, tmp_path):
@@ -231,12 +212,9 @@ def test_half_a_deletion_leaves_no_data_set(whole, tmp_path, monkeypatch):
 
 
 @pytest.fixture
-def mixed(tokenizer_directory, tmp_path):
+def mixed(recipe_for):
     """A recipe for three sources of different size."""
-    for name, count, first in (("a", 60, 0), ("b", 20, 200), ("c", 90, 400)):
-        (tmp_path / f"{name}.txt").write_text(stories(count, first))
-    data = DataConfig(source=tuple(f"text:{tmp_path / name}.txt" for name in "abc"), held_out=0.2, chunk_megabytes=0.01)
-    return Recipe(data, 32, 7, tokenizer_directory)
+    return recipe_for(stories(60), stories(20, 200), stories(90, 400), held_out=0.2, chunk_megabytes=0.01)
 
 
 def test_several_sources_lie_one_after_the_other_and_none_is_paired_with_another(mixed, tmp_path):
@@ -252,27 +230,20 @@ def test_several_sources_lie_one_after_the_other_and_none_is_paired_with_another
     assert np.array_equal(prepared.piece_counts, sum(one.piece_counts for one in alone))
     # The first source's chunks have the numbers that they have alone, so its records are the very same.
     assert prepared.sources[0] == alone[0].train.instances
-    ours, theirs = (
-        InstanceSource(PreparedData.unchecked(path), "train") for path in (tmp_path / "out", tmp_path / "only-0")
-    )
-    first = range(len(theirs))
-    assert np.array_equal(ours.read(first).ids, theirs.read(first).ids)
+    ours, theirs = read_all(tmp_path / "out").ids, read_all(tmp_path / "only-0").ids
+    assert np.array_equal(ours[: len(theirs)], theirs)
 
 
-def test_pairs_of_a_source_hold_only_its_pieces_in_training_and_held_out(tokenizer_directory, tmp_path):
-    letters = ("abc", "def")
-    for name, own in zip("ab", letters):
+def test_pairs_of_a_source_hold_only_its_pieces_in_training_and_held_out(recipe_for, tokenizer_directory, tmp_path):
+    letters, texts = ("abc", "def"), []
+    for own in letters:
         lines = [" ".join(random.Random(number).choices(own, k=40)) + "." for number in range(400)]
-        (tmp_path / f"{name}.txt").write_text("\n\n".join("\n".join(lines[at : at + 2]) for at in range(0, 400, 2)))
-    sources = tuple(f"text:{tmp_path / name}.txt" for name in "ab")
-    data = DataConfig(source=sources, held_out=0.3, chunk_megabytes=0.005)
-    prepared = build(Recipe(data, 32, 0, tokenizer_directory), tmp_path / "out")
+        texts.append("\n\n".join("\n".join(lines[at : at + 2]) for at in range(0, 400, 2)))
+    prepared = build(recipe_for(*texts, held_out=0.3, chunk_megabytes=0.005), tmp_path / "out")
     ids = load_tokenizer(tokenizer_directory).vocabulary.ids
     theirs = [{ids[letter] for letter in own} for own in letters]
     for split in ("train", "held_out"):
-        records = InstanceSource(PreparedData.unchecked(tmp_path / "out"), split)
-        kinds = []
-        every = records.read(range(len(records)))
+        kinds, every = [], read_all(tmp_path / "out", split)
         for begin, end in zip(every.ends, every.ends[1:]):
             seen = set(every.ids[begin:end].tolist())
             assert len({number for number, own in enumerate(theirs) if seen & own}) == 1
@@ -282,16 +253,13 @@ def test_pairs_of_a_source_hold_only_its_pieces_in_training_and_held_out(tokeniz
             assert [kinds.count(False), kinds.count(True)] == prepared.sources
 
 
-def test_each_source_is_split_by_the_rules_of_its_language(tokenizer_directory, tmp_path):
+def test_each_source_is_split_by_the_rules_of_its_language(recipe_for, tmp_path):
     text = "Am 3. Mai kam er z.B. nach Hause. Er ging.\n\n" * 2
-    for name in "ab":
-        (tmp_path / f"{name}.txt").write_text(text)
-    data = DataConfig(source=tuple(f"text:{tmp_path / name}.txt" for name in "ab"), held_out=0.0)
-    sentences = lambda language: (
-        build(
-            Recipe(data.replace(language=language), 32, 0, tokenizer_directory), tmp_path / "".join(language)
-        ).train.sentences
-    )
+
+    def sentences(language):
+        recipe = recipe_for(text, text, held_out=0.0, language=language)
+        return build(recipe, tmp_path / "".join(language)).train.sentences
+
     english, german = sentences(("en",)), sentences(("de",))
     assert english != german and sentences(("en", "de")) == sentences(("de", "en")) == (english + german) / 2
 
@@ -327,31 +295,25 @@ def test_dupe_factor_cuts_training_documents_again_and_otherwise(recipe, whole, 
     assert (twice.train.documents, twice.train.tokens) == (once.train.documents, once.train.tokens)
     assert 1.9 < twice.train.instances / once.train.instances < 2.1
     assert twice.held_out == once.held_out
-    source = InstanceSource(PreparedData.unchecked(tmp_path / "twice"), "train")
-    all_of_them = source.read(range(len(source)))
+    all_of_them = read_all(tmp_path / "twice")
     rows = [all_of_them.ids[begin:end].tobytes() for begin, end in zip(all_of_them.ends, all_of_them.ends[1:])]
     assert len(set(rows)) > 0.95 * len(rows)
 
 
 @pytest.mark.parametrize("sentences", [1, 12])
-def test_a_preparation_whose_second_segments_are_random_says_so(tokenizer_directory, tmp_path, sentences, capsys):
+def test_a_preparation_whose_second_segments_are_random_says_so(recipe_for, tmp_path, sentences, capsys):
     lines = stories(200).split("\n\n")
     text = "\n\n".join(
         " ".join([line] * (sentences // 4 or 1)) if sentences > 1 else line.split(".")[0] + "." for line in lines
     )
-    (tmp_path / "a.txt").write_text(text)
-    data = DataConfig(source=f"text:{tmp_path / 'a.txt'}", held_out=0.0)
-    prepared = build(Recipe(data, 32, 0, tokenizer_directory, pair="next_sentence"), tmp_path / "out")
+    prepared = build(recipe_for(text, held_out=0.0), tmp_path / "out")
     said = "of the second segments are random: documents are too short for pairs; " in capsys.readouterr().err
     assert said == (sentences == 1) == (prepared.train.random_share > 0.7)
 
 
-def test_one_document_is_enough_without_pairs(tokenizer_directory, tmp_path):
-    (tmp_path / "a.txt").write_text(stories(1))
-    data = DataConfig(source=f"text:{tmp_path / 'a.txt'}", held_out=0.0, short_sequence_probability=0.0)
-    prepared = build(Recipe(data, 32, 0, tokenizer_directory, pair="none"), tmp_path / "out")
-    source = InstanceSource(PreparedData.unchecked(tmp_path / "out"), "train")
-    found = source.read(range(len(source)))
+def test_one_document_is_enough_without_pairs(recipe_for, tmp_path):
+    recipe = recipe_for(stories(1), pair="none", held_out=0.0, short_sequence_probability=0.0)
+    prepared, found = build(recipe, tmp_path / "out"), read_all(tmp_path / "out")
     assert prepared.train.tokens == prepared.train.instance_tokens - 2 * prepared.train.instances
     assert found.first_length.tolist() == np.diff(found.ends).tolist() and not found.pair_label.any()
     assert "random second segments" not in dict(prepared.train.table(32, 5))

@@ -38,6 +38,7 @@ def test_a_part_is_encoded_once():
     assert text.tokens.tolist() == [1, 2, 3, 1, 2, 3, 3, 3, 1, 2]
     assert text.ends.tolist() == [0, 5, 6, 10]
     assert letters.asked == ["ab", "c"]
+    assert (text.characters, text.unknown_characters) == (12, 4)  # as often as they stand
 
 
 def test_words_of_earlier_texts_are_remembered_until_they_are_many(monkeypatch):
@@ -49,11 +50,6 @@ def test_words_of_earlier_texts_are_remembered_until_they_are_many(monkeypatch):
     assert letters.asked == ["ab", "c", "d", "c", "ab"]
     assert [text.tokens.tolist() for text in texts] == [[1, 2, 3, 1, 2], [4, 1, 2, 3, 4], [3, 1, 2]]
     assert [text.unknown_characters for text in texts] == [1, 1, 1]
-
-
-def test_characters_behind_unknown_pieces_are_counted_as_often_as_they_stand():
-    text = encode_documents([["ab c-ab", "c"], ["c-c ab"]], Letters())
-    assert (text.characters, text.unknown_characters) == (12, 4)
 
 
 def test_words_are_counted_between_blanks_also_of_sentences_without_pieces():

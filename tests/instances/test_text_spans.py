@@ -7,12 +7,10 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from prepared_sets import build
+from prepared_sets import build, read_all
 from trained_tokenizers import trained
 
 from bert_jax.config.data import DataConfig
-from bert_jax.instances.prepared_data import PreparedData
-from bert_jax.instances.shards import InstanceSource
 from bert_jax.layout import ENTITY_START, PHRASE_START, WORD_START
 from bert_jax.records.corpus import open_corpus
 from bert_jax.system.errors import UsageError
@@ -150,12 +148,9 @@ def test_prepared_data_have_the_units_of_the_spans(recipe, tmp_path):
     data = recipe.data.replace(source=(source,), layout="paragraphs", spans="meta.names", held_out=0.1)
     made = build(recipe._replace(data=data, pair="none"), tmp_path / "spans")
     build(recipe._replace(data=data.replace(spans=None), pair="none"), tmp_path / "bare")
-    spanned_set, without = (
-        InstanceSource(PreparedData.unchecked(tmp_path / name), "train") for name in ("spans", "bare")
-    )
-    rows = range(len(spanned_set))
-    assert len(without) == len(rows) and np.array_equal(spanned_set.read(rows).ids, without.read(rows).ids)
-    units, documents = spanned_set.read(rows).units, made.train.documents
+    spanned_set, without = (read_all(tmp_path / name) for name in ("spans", "bare"))
+    assert np.array_equal(spanned_set.ids, without.ids) and np.array_equal(spanned_set.ends, without.ends)
+    units, documents = spanned_set.units, made.train.documents
     assert made.train.units["entities"] in (2 * documents, 2 * documents - 2) and made.held_out.units["phrases"] > 0
     inner = (units & WORD_START > 0) & ~(units & ENTITY_START > 0)
     assert inner.sum() == made.train.units["entities"]  # "house" of each "old house"
