@@ -95,6 +95,7 @@ ROOT = Path(bert_jax.__file__).parent
         (lambda: ObjectiveConfig(units="piece:x"), ["units=piece:x: expected piece, word", "word:0.7 phrase:0.3"]),
         (lambda: VocabularyConfig(kind="byte_bpe", size=260), ["size=260", "the 261 special pieces and bytes"]),
         (lambda: DataConfig(source=()), ["source=(): expected one or more"]),
+        (lambda: DataConfig(source="a", weights=(1, 2)), ["2 numbers for 1 source; give one for each"]),
         (lambda: DataConfig(source=("a", "b"), weights=(1, 0)), ["weights.1=0: expected finite numbers above 0"]),
         (lambda: DataConfig(source=("a", "b"), weights=(1, 1e5)), ["gives a source 1e-05", "0.0001 or more"]),
         (
