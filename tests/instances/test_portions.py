@@ -64,17 +64,9 @@ def elsewhere(monkeypatch):
 
 
 @pytest.mark.long
-def test_portions_give_the_shards_of_one_reader(recipe, tmp_path, elsewhere, capsys, monkeypatch):
-    expected = built(recipe, tmp_path / "local", "local", processes=1)
-    assert built(recipe, tmp_path / "spark", "spark") == expected
-    monkeypatch.setattr(engine, "_MOST_READERS_FEED", 1)
-    monkeypatch.setattr(preparation, "_prepared_by_chunks", None)  # by which one process reads
-    assert built(recipe, tmp_path / "readers", "local", processes=2) == expected
-    assert sum(name.startswith("train-") for name in expected) > 4
-    assert capsys.readouterr().err.count("few.jsonl#text: too few documents to hold some out") == 3
-
-
-def test_what_is_dropped_is_in_no_engine_s_shards(recipe, tmp_path, elsewhere):
+def test_portions_give_the_shards_of_one_reader_without_what_is_dropped(
+    recipe, tmp_path, elsewhere, capsys, monkeypatch
+):
     path = tmp_path / "text-3.txt"
     path.write_bytes(path.read_bytes() + b"\n" + stories(3, first=102).encode())  # of text-1.txt
     recipe = recipe._replace(data=recipe.data.replace(deduplicate="exact"))
@@ -84,6 +76,11 @@ def test_what_is_dropped_is_in_no_engine_s_shards(recipe, tmp_path, elsewhere):
     assert built(recipe, tmp_path / "spark", "spark", drops) == expected
     dropped = (directory / "dropped.jsonl").read_text().splitlines()
     assert PreparedData.open(tmp_path / "spark").train.repairs["documents dropped"] == len(dropped) > 3
+    monkeypatch.setattr(engine, "_MOST_READERS_FEED", 1)
+    monkeypatch.setattr(preparation, "_prepared_by_chunks", None)  # by which one process reads
+    assert built(recipe, tmp_path / "readers", "local", drops, processes=2) == expected
+    assert sum(name.startswith("train-") for name in expected) > 4
+    assert capsys.readouterr().err.count("few.jsonl#text: too few documents to hold some out") == 3
 
 
 def test_chunks_depend_on_no_other_portion(recipe, tmp_path):
@@ -165,14 +162,6 @@ def own_children(name: str) -> list[int]:
     return [int(number) for number in numbers if Path("/proc", number, "comm").read_text() == f"{name}\n"]
 
 
-@needs_java
-@pytest.mark.long
-def test_spark_prepares_the_same_shards(recipe, tmp_path):
-    expected = built(recipe, tmp_path / "local", "local", processes=1)
-    assert built(recipe, tmp_path / "spark", "spark", processes=2) == expected
-    assert not own_children("java")
-
-
 def check_equal_in_bucket(recipe, folder, tmp_path, **settings):
     """Text, tokenizer and data set lie in `folder`, and the set is that of one reader."""
     folder = place_of(folder)
@@ -205,8 +194,8 @@ def test_machines_that_share_no_disk_read_and_write_in_a_bucket(recipe, bucket, 
 @pytest.mark.long
 def test_spark_reads_and_writes_in_s3(recipe, s3, tmp_path):
     other = f"spark.executorEnv.XDG_CACHE_HOME={tmp_path}/other"
-    check_equal_in_bucket(recipe, s3, tmp_path, spark=("spark.master=local[2]", other))
-    assert [*(tmp_path / "other").rglob("tokenizer")]
+    check_equal_in_bucket(recipe, s3, tmp_path, spark=(other,), processes=2)
+    assert [*(tmp_path / "other").rglob("tokenizer")] and not own_children("java")
 
 
 @needs_java
