@@ -33,6 +33,8 @@ ROOT = Path(bert_jax.__file__).parent
             lambda: ModelConfig(hidden_size=33, num_heads=1, positions="rotary"),
             ["hidden-size=33", "num-heads=1", "heads 33 wide", "rotary"],
         ),
+        (lambda: ModelConfig(local_window=64), ["local-window=64", "global-every=1", "give --model.global-every"]),
+        (lambda: ModelConfig(global_every=3), ["global-every=3", "local-window=None"]),
         (
             lambda: ModelConfig(norm="pre", shared_layers=True),
             ["norm=pre", "shared-layers", "set --model.no-shared-layers"],
@@ -55,6 +57,15 @@ ROOT = Path(bert_jax.__file__).parent
         (lambda: RunConfig(model={"num_head": 7}), ["--model.num-head:", "did you mean num_heads"]),
         (lambda: RunConfig(seed=-1), ["--seed=-1: expected a whole number of at least 0"]),
         (lambda: RunConfig(phases=()), ["--phases=(): expected one or more"]),
+        (lambda: RunConfig(phases=(Phase(steps=1, length=600, batch_size=4),)), ["length=600", "max-positions=512"]),
+        (
+            lambda: RunConfig(phases=(Phase(steps=1, length=64, batch_size=6),), execution={"accumulation": 4}),
+            ["batch-size=6", "accumulation=4"],
+        ),
+        (
+            lambda: RunConfig(phases=(Phase(steps=2**30, length=64, batch_size=8),)),
+            ["phases.0", "a phase may have 4,294,967,296"],
+        ),
         (lambda: RunConfig(profile_steps="3-5"), ["profile-steps=3-5: expected a text like 100:110, or None"]),
         (lambda: RunConfig(profile_steps="5:3"), ["profile-steps=5:3", "FIRST:LAST"]),
         (lambda: RunConfig(profile_steps="5:2000000"), ["profile-steps=5:2000000", "1,000,000 steps"]),
@@ -65,6 +76,7 @@ ROOT = Path(bert_jax.__file__).parent
         (lambda: RunConfig(phases=3), ["--phases=3: expected one or more, each a Phase"]),
         (lambda: ModelConfig(num_layers="x" * 5000), [f"num-layers={'x' * 60}...: expected a whole number above 0"]),
         (lambda: ModelConfig(dropout=float("nan")), ["--model.dropout=nan: expected a number"]),
+        (lambda: ObjectiveConfig(predict="next"), ["predict=next", "pair=next_sentence", "set --objective.pair=none"]),
         (
             lambda: RunConfig(model={"causal": True}),
             ["--model.causal with --objective.predict=masked", "set --objective.predict=next"],
@@ -72,6 +84,10 @@ ROOT = Path(bert_jax.__file__).parent
         (
             lambda: RunConfig(objective={"predict": "next", "pair": "none"}),
             ["predict=next with --model.no-causal", "set --model.causal"],
+        ),
+        (
+            lambda: RunConfig(data={"whole_sentences": False}),
+            ["--data.no-whole-sentences", "pair=next_sentence", "set --objective.pair=none"],
         ),
         (
             lambda: RunConfig(data={"across_documents": False}),
@@ -95,17 +111,19 @@ ROOT = Path(bert_jax.__file__).parent
         (lambda: ObjectiveConfig(units="piece:x"), ["units=piece:x: expected piece, word", "word:0.7 phrase:0.3"]),
         (lambda: VocabularyConfig(kind="byte_bpe", size=260), ["size=260", "the 261 special pieces and bytes"]),
         (lambda: DataConfig(source=()), ["source=(): expected one or more"]),
-        (lambda: DataConfig(source="a", weights=(1, 2)), ["2 numbers for 1 source; give one for each"]),
+        (lambda: DataConfig(source=("a", "b", "a")), ["--data.source=a b a names a source twice"]),
+        (lambda: DataConfig(source=("a", "b"), weights=(1,)), ["1 number for 2 sources; give one for each"]),
+        (lambda: DataConfig(source="a", weights=(1, 2)), ["2 numbers for 1 source;"]),
         (lambda: DataConfig(source=("a", "b"), weights=(1, 0)), ["weights.1=0: expected finite numbers above 0"]),
         (lambda: DataConfig(source=("a", "b"), weights=(1, 1e5)), ["gives a source 1e-05", "0.0001 or more"]),
+        (lambda: DataConfig(source=("a", "b", "c"), language=("en", "de")), ["2 codes for 3 sources"]),
         (
-            lambda: RunConfig(objective={"units": ("piece:1", "entity:1")}),
-            ["--objective.units=entity: no entities are marked", "set --data.entities to a file"],
+            lambda: RunConfig(objective={"units": ("piece:1", "phrase:1")}),
+            ["--objective.units=phrase: no phrases are marked", "set --data.phrases to a file"],
         ),
     ],
 )
 def test_refusals_are_one_line_with_value_and_expectation(make, words):
-    """The refusals that the command line gives in the same words are in tests/cli/test_wrong_use.py."""
     with pytest.raises(SettingsError) as refusal:
         make()
     text = str(refusal.value)
@@ -138,6 +156,12 @@ def test_several_sources_have_shares_and_languages():
     assert several.shares([1, 5, 7]) == (0.3, 0.6, 0.1) and several.languages == ("de",) * 3
     assert several.replace(language=("de", "en", "zh")).languages == ("de", "en", "zh")
     assert DataConfig(**several.model_dump(mode="json")) == several
+
+
+def test_replace_validates():
+    assert ModelConfig.tiny().replace(num_layers=3).num_layers == 3
+    with pytest.raises(SettingsError):
+        ModelConfig.tiny().replace(num_heads=3)
 
 
 def test_slots_and_counts_are_the_originals():
