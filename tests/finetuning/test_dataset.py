@@ -22,12 +22,16 @@ def with_files(tmp_path, train=ROWS, dev=ROWS, config=CONFIG, suffix="tsv"):
     return config.replace(train=str(paths[0]), dev=str(paths[1]))
 
 
-def test_labels_are_those_of_the_training_rows(tmp_path, wordpiece):
-    learned = read_training(with_files(tmp_path), wordpiece)
-    assert learned.task.config.labels == ("bad", "good") and [one.target for one in learned.examples] == [1, 0, 1]
-    assert read_labelled(learned.task).golds == [1, 0, 1]
+@pytest.mark.parametrize(
+    "given, labels, targets",
+    [(None, ("bad", "good"), [1, 0, 1]), (("good", "fair", "bad"), ("good", "fair", "bad"), [0, 2, 0])],
+)
+def test_labels_are_those_of_the_training_rows_unless_they_are_given(tmp_path, wordpiece, given, labels, targets):
+    learned = read_training(with_files(tmp_path, config=CONFIG.replace(labels=given)), wordpiece)
+    assert learned.task.config.labels == labels and [one.target for one in learned.examples] == targets
+    assert read_labelled(learned.task).golds == targets and learned.rows == 3
     again = make_task(learned.task.config, wordpiece)  # as from a run, without the rows
-    assert HeadShape.of(again.config).outputs == 2 and again.config == learned.task.config
+    assert HeadShape.of(again.config).outputs == len(labels) and again.config == learned.task.config
 
 
 def test_weights_of_classes_are_balanced_or_given_and_named(tmp_path, wordpiece, capsys):
@@ -48,7 +52,6 @@ def test_weights_of_classes_are_balanced_or_given_and_named(tmp_path, wordpiece,
 @pytest.mark.parametrize(
     "targets, count, weights",
     [
-        ([0, 0, 0, 1], 2, [2 / 3, 2]),
         ([0, 2, 2], 3, [1.5, 1, 0.75]),  # as scikit-learn, with 1 for a class without rows
         ([[IGNORED, 0, 0], [1, IGNORED, 0]], 2, [2 / 3, 2]),  # of tags
     ],
@@ -58,28 +61,14 @@ def test_balanced_weights_are_inverse_to_counts(targets, count, weights):
     assert balanced_weights(examples, count) == pytest.approx(weights)
 
 
-def test_labels_may_be_given(tmp_path, wordpiece):
-    config = CONFIG.replace(labels=("good", "fair", "bad"))
-    task, examples, rows, *_ = read_training(with_files(tmp_path, config=config), wordpiece)
-    assert HeadShape.of(task.config).outputs == 3 and examples[0].target == 0 and rows == len(examples)
-
-
 @pytest.mark.parametrize(
     "train, set_format, source, given, written",
     [
-        (
-            "sts.csv.gz",
-            "tsv",
-            "other.csv.gz",
-            None,
-            ("tsv", ("a", "b"), None),
-        ),  # called as the trained ones, so written so
-        ("sts.csv.gz", "tsv", "other.csv", None, ("tsv", ("a", "b"), None)),
+        ("sts.csv.gz", "tsv", "other.csv", None, ("tsv", ("a", "b"), None)),  # called as the trained ones
         ("sts.csv.gz", "tsv", "other.csv", "csv", ("csv", None, None)),
         ("sts.csv.gz", "tsv", "other.jsonl", None, ("jsonl", None, None)),
         ("sts.csv.gz", "tsv", "other", None, ("tsv", ("a", "b"), None)),
         ("cola.tsv", None, "other.tsv.gz", None, ("tsv", ("a", "b"), None)),
-        ("cola.tsv", None, "other.jsonl", None, ("jsonl", None, None)),
         ("ner.txt", "conll", "other.txt", None, ("conll", ("a", "b"), None)),
         ("tfds:glue/cola:train", None, "other.tsv", None, ("tsv", None, None)),
         ("ner.conll.gz", None, "ner.test.annotated", None, ("conll", ("a", "b"), None)),
@@ -90,10 +79,16 @@ def test_other_files_are_read_as_their_names_say_or_as_the_trained_ones(train, s
     assert written_as(task, source, given)[:3] == written
 
 
-def test_columns_given_are_those_of_the_file_and_none_of_them_is_a_line_of_names():
+def test_columns_and_separators_are_given_or_those_of_the_training_rows():
     task = CONFIG.replace(train="cola.tsv", columns=("a", "b"))
     assert written_as(task, "other.jsonl", "tsv", ("b", "a"))[:3] == ("tsv", ("b", "a"), None)
-    assert written_as(task, "other.tsv", columns=())[:3] == ("tsv", None, None)
+    assert written_as(task, "other.tsv", columns=())[:3] == ("tsv", None, None)  # with a line of names
+    task = CONFIG.replace(train="a.csv", separator=";")
+    assert written_as(task, "b.csv").separator == ";" and written_as(task, "b.jsonl").separator is None
+    assert written_as(task, "b.csv", separator="tab").separator == "\t"
+    for bad in ("", ";;", "a", '"'):
+        with pytest.raises(UsageError, match=f"--task.separator={bad!r} can't stand between columns"):
+            written_as(task, "b.csv", separator=bad)
 
 
 def test_what_measures_is_missed_before_anything_is_learned(tmp_path, wordpiece, monkeypatch):
@@ -105,45 +100,28 @@ def test_what_measures_is_missed_before_anything_is_learned(tmp_path, wordpiece,
         read_labelled(learned.task)
 
 
-def test_a_part_of_the_rows_is_the_same_every_time_and_from_all_along_them(tmp_path, wordpiece):
-    rows = "sentence\tlabel\n" + "".join(f"cat{' cat' * (number % 40)}\t{number % 2}\n" for number in range(400))
-    part = read_training(with_files(tmp_path, rows, config=CONFIG.replace(train_rows=100)), wordpiece)
-    again = read_training(with_files(tmp_path, rows, config=CONFIG.replace(train_rows=100)), wordpiece)
+def test_a_part_of_the_rows_is_the_same_every_time_from_all_along_them_and_has_all_labels(tmp_path, wordpiece):
+    rows = ROWS[:15] + "".join(f"cat{' cat' * (number % 40)}\t{number // 4:02}\n" for number in range(400))
+    part = read_training(with_files(tmp_path, rows, config=CONFIG.replace(train_rows=90)), wordpiece)
+    again = read_training(with_files(tmp_path, rows, config=CONFIG.replace(train_rows=90)), wordpiece)
     whole = read_training(with_files(tmp_path, rows), wordpiece).examples
-    assert len(part.examples) == 100 and part.content_hash == again.content_hash
+    assert len(part.examples) == 90 and part.content_hash == again.content_hash
+    assert len(part.task.config.labels) == 100
     places = [place for place, example in enumerate(whole) if example in part.examples]
     assert part.examples[:5] != whole[:5] and min(places) < 40 and max(places) > 360
     with pytest.raises(UsageError, match="--task.train-rows=401 and there are 400"):
         read_training(with_files(tmp_path, rows, config=CONFIG.replace(train_rows=401)), wordpiece)
 
 
-def test_rows_in_a_language_that_the_vocabulary_does_not_have_are_counted(tmp_path, wordpiece, capsys):
-    read_training(with_files(tmp_path, ROWS + "\u4e2d\u6587 \u5b57 cat\t1\n"), wordpiece)
-    assert "1 row of which the vocabulary knows less than half" in capsys.readouterr().err
-
-
-def test_labels_are_those_of_all_rows_where_few_are_learned(tmp_path, wordpiece):
-    rows = "sentence\tlabel\n" + "".join(f"cat\tclass{number:02}\n" for number in range(40))
-    part = read_training(with_files(tmp_path, rows, config=CONFIG.replace(train_rows=5)), wordpiece)
-    assert len(part.examples) == 5 and len(part.task.config.labels) == 40
-
-
-def test_the_tags_of_all_words_are_labels(tmp_path, wordpiece):
-    config = TaskConfig(name="x", kind="tags", texts=("words",), label="tags")
-    rows = "the\tO\ncat\tB-X\n\ndogs\tI-X\n"
-    assert read_training(with_files(tmp_path, rows, rows, config, "conll"), wordpiece).task.config.labels == (
-        "B-X",
-        "I-X",
-        "O",
-    )
-
-
 def test_what_was_mended_is_said_in_one_line(tmp_path, wordpiece, capsys):
-    rows = "\ufeff" + ROWS + "\u200b\tbad\n" + "the cat " * 100 + "\tgood\n"
+    unknown = "\u4e2d\u6587 \u5b57 cat\tgood\n"
+    rows = "\ufeff" + ROWS + "\u200b\tbad\n" + "the cat " * 100 + "\tgood\n" + unknown
     learned = read_training(with_files(tmp_path, rows), wordpiece)
-    assert len(learned.examples) == 4
-    said = "1 row with an empty text, not learned from; 1 sequence longer than 128 pieces, cut\n"
-    assert capsys.readouterr().err == f"{tmp_path}/train.tsv: 1 byte-order mark taken off; {said}"
+    assert len(learned.examples) == 5
+    assert capsys.readouterr().err == (
+        f"{tmp_path}/train.tsv: 1 byte-order mark taken off; 1 row of which the vocabulary knows less than half; "
+        "1 row with an empty text, not learned from; 1 sequence longer than 128 pieces, cut\n"
+    )
     read_training(with_files(tmp_path), wordpiece)
     assert not capsys.readouterr().err
 
@@ -165,36 +143,14 @@ def test_a_text_too_long_to_be_cut_in_pieces_is_refused(tmp_path, wordpiece, mon
         read_training(with_files(tmp_path, ROWS + "cat " * 1000 + "\tgood\n"), wordpiece)
 
 
-def test_a_separator_is_given_or_that_of_the_training_rows():
-    task = CONFIG.replace(train="a.csv", separator=";")
-    assert written_as(task, "b.csv").separator == ";" and written_as(task, "b.jsonl").separator is None
-    assert written_as(task, "b.csv", separator="tab").separator == "\t"
-    for bad in ("", ";;", "a", '"'):
-        with pytest.raises(UsageError, match=f"--task.separator={bad!r} can't stand between columns"):
-            written_as(task, "b.csv", separator=bad)
-
-
 @pytest.mark.parametrize(
     "train, dev, words",
     [
         (ROWS + "cat\t\n", ROWS, "train.tsv: 1 of 4 rows have no label, 'label' is empty (line 5); give each one"),
-        (
-            ROWS + "cat\n" * 7,
-            ROWS,
-            "7 of 10 rows have fewer fields than there are columns (line 5; line 6; line 7; line 8; line 9; ...); a",
-        ),
-        (
-            ROWS,
-            ROWS + "cat\tfair\n",
-            "dev.tsv, line 5: the label 'fair' is none of the 2 that are known, 'bad', 'good'",
-        ),
+        (ROWS + "cat\n" * 7, ROWS, "there are columns (line 5; line 6; line 7; line 8; line 9; ...); a line break"),
+        (ROWS, ROWS + "cat\tfair\n", "dev.tsv, line 5: the label 'fair' is none of the 2 that are known"),
         (ROWS, "sentence\ncat\n", "dev.tsv has no 'label' in any row, and nothing can be measured"),
         (ROWS, ROWS + "cat\t \n", "dev.tsv: 1 of 4 rows have no label"),
-        (
-            ROWS + "a cut\n" + "row\tgood\n",
-            ROWS,
-            "1 of 5 rows have fewer fields than there are columns (line 5); a line",
-        ),
         (ROWS.replace("sentence", "text"), ROWS, "line 2 has no column 'sentence': there is 'text', 'label'"),
         ("sentence\tlabel\ncat\tgood\n", ROWS, "no two different labels to tell apart, only 'good'"),
         ("sentence\tlabel\n", ROWS, "train.tsv has no rows; give another"),
@@ -210,6 +166,22 @@ def test_bad_rows_are_refused_with_their_place(tmp_path, wordpiece, train, dev, 
 def test_rows_have_to_be_named(wordpiece):
     with pytest.raises(UsageError, match="--task.train names no rows; give a file or a set like tfds:glue/cola:train"):
         read_training(CONFIG, wordpiece)
+
+
+@pytest.mark.parametrize(
+    "settings, words",
+    [
+        ({"dev": "0%"}, "--task.dev=0% is no share"),
+        ({"dev": "51%"}, "--task.dev=51% is no share .*more than 0% and at most 50%"),
+        ({"dev": "10%", "other_dev": ("x=20%",)}, "x=20% names a share, which only --task.dev may be"),
+        ({"dev": "a.tsv", "other_dev": ("a.tsv",)}, "isn't NAME=ROWS"),
+        ({"dev": "a.tsv", "other_dev": ("a=b", "a=c")}, "has a name twice"),
+        ({"other_dev": ("a=b",)}, "measured beside --task.dev, which names no rows"),
+    ],
+)
+def test_dev_rows_that_can_not_be_are_refused(settings, words):
+    with pytest.raises(SettingsError, match=words):
+        CONFIG.replace(train="rows.tsv", **settings)
 
 
 def of_share(tmp_path, rows: list[str], share: str, **changes) -> TaskConfig:
@@ -233,6 +205,8 @@ def test_a_share_of_the_training_rows_is_measured_on_and_not_trained_on(tmp_path
         record.values["sentence"] for record in read_labelled(make_task(learned.task.config, wordpiece)).records
     } == texts
     assert len(read_training(config, wordpiece).examples) == 160
+    with pytest.raises(UsageError, match="50% of 2 rows of .*rows.tsv with 1 different text leaves none to measure on"):
+        read_training(of_share(tmp_path, ["the cat\tgood", "the cat\tbad"], "50%"), wordpiece)
 
 
 def test_a_class_of_the_share_alone_is_refused_and_no_row_is_on_both_sides(tmp_path, wordpiece):
@@ -261,20 +235,3 @@ def test_texts_with_several_questions_stay_on_one_side(tmp_path, wordpiece):
     learned = read_training(config, wordpiece)
     dev = {record.values["context"] for record in read_labelled(learned.task).records}
     assert len(dev) == 3 and dev.isdisjoint(record.values["context"] for record in learned.records)
-
-
-@pytest.mark.parametrize("share", ["0%", "51%", "120%"])
-def test_a_share_that_leaves_nothing_to_learn_from_is_refused(share):
-    with pytest.raises(SettingsError, match=f"--task.dev={share} is no share .*more than 0% and at most 50%"):
-        CONFIG.replace(train="rows.tsv", dev=share)
-
-
-def test_rows_of_one_text_cant_be_divided(tmp_path, wordpiece):
-    config = of_share(tmp_path, ["the cat\tgood", "the cat\tbad"], "50%")
-    with pytest.raises(UsageError, match="50% of 2 rows of .*rows.tsv with 1 different text leaves none to measure on"):
-        read_training(config, wordpiece)
-
-
-def test_other_dev_rows_cant_be_a_share():
-    with pytest.raises(SettingsError, match="x=20% names a share, which only --task.dev may be"):
-        CONFIG.replace(train="rows.tsv", dev="10%", other_dev=("x=20%",))
