@@ -108,15 +108,6 @@ def test_padding_and_fillers_change_nothing(kind):
     assert loss(batch_of(kind, weight=(1, 1, 1, 0))) == pytest.approx(np.mean(each), rel=1e-5)
 
 
-@pytest.mark.long
-def test_accumulation_gives_the_large_batchs_gradients():
-    objective, batch = objective_of("tags"), batch_of("tags")
-    params, keys = objective.init(jax.random.key(0)), jax.random.split(jax.random.key(1), (4, 1))
-    whole, parts = (gradients_of(objective, params, batch, keys, count)[0] for count in (1, 2))
-    for one, other in zip(jax.tree.leaves(whole), jax.tree.leaves(parts), strict=True):
-        np.testing.assert_allclose(one, other, rtol=1e-4, atol=1e-6)
-
-
 @pytest.mark.parametrize("kind", ["class", "choice", "tags", "marked"])  # one for each way to the head
 @pytest.mark.long(first=1)
 def test_dropout_is_each_rows_own(kind):
@@ -166,32 +157,29 @@ def test_the_gradients_of_a_probe_are_those_of_the_head(mixes):
     assert all(jax.tree.leaves(learns["task"])) and not any(jax.tree.leaves(learns["bert"]))
 
 
-@pytest.mark.parametrize("kind", ["class", "tags"])
-def test_weights_of_the_classes_are_weights_of_the_mean(kind):
-    shares, batch = np.array([1.0, 2.0, 0.5]), batch_of(kind)
-    plain = objective_of(kind)
-    weighted = compiled(TaskObjective(TASKS[kind].replace(class_weights=tuple(shares)), MODEL, ExecutionConfig()))
-    params = plain.init(jax.random.key(0))
-    logits, labels = np.asarray(plain.outputs(params, batch), np.float64).reshape(-1, 3), np.ravel(batch.target)
-    losses = np.log(np.exp(logits).sum(axis=1)) - logits[np.arange(len(labels)), labels]
-    weights = np.where(labels == IGNORED, 0, shares[labels])
-    found = weighted.measure(params, batch, None)
-    assert float(found["task_loss"].value) == pytest.approx(np.average(losses, weights=weights), rel=1e-5)
-    assert float(weighted.counts(batch)["task_loss"]) == pytest.approx(weights.sum())
-    accuracy = plain.measure(params, batch, None)["accuracy"]
-    assert float(found["accuracy"].value) == float(accuracy.value)
-
-
-@pytest.mark.parametrize("kind", ["class", "choice", "tags"])
-@pytest.mark.long(first=1)
-def test_smoothed_labels_share_a_part_of_each_target_among_all_outputs(kind):
+@pytest.mark.parametrize(
+    "kind, weights, smoothing",
+    [
+        ("class", (1.0, 2.0, 0.5), 0.0),
+        ("tags", (1.0, 2.0, 0.5), 0.0),
+        ("class", None, 0.3),
+        ("choice", None, 0.3),
+        ("tags", None, 0.3),
+    ],
+)
+@pytest.mark.long(first=3)
+def test_classes_have_weights_in_the_mean_and_smoothed_labels_share_a_part_of_each_target(kind, weights, smoothing):
+    """Neither changes the accuracy."""
     plain, batch = objective_of(kind), batch_of(kind)
-    smoothed = compiled(TaskObjective(TASKS[kind].replace(label_smoothing=0.3), MODEL, ExecutionConfig()))
+    task = TASKS[kind].replace(class_weights=weights, label_smoothing=smoothing)
+    changed = compiled(TaskObjective(task, MODEL, ExecutionConfig()))
     params = plain.init(jax.random.key(0))
     outputs = np.asarray(plain.outputs(params, batch), np.float64)
     logits, labels = outputs.reshape(-1, outputs.shape[-1]), np.ravel(batch.target)
-    shares = 0.7 * np.eye(logits.shape[1])[labels] + 0.3 / logits.shape[1]
+    shares = (1 - smoothing) * np.eye(logits.shape[1])[labels] + smoothing / logits.shape[1]
     losses = np.log(np.exp(logits).sum(axis=1)) - np.sum(shares * logits, axis=1)
-    found = smoothed.measure(params, batch, None)
-    assert float(found["task_loss"].value) == pytest.approx(losses[labels != IGNORED].mean(), rel=1e-5)
+    of_label = np.where(labels == IGNORED, 0, np.array(weights or [1.0] * 3)[labels])
+    found = changed.measure(params, batch, None)
+    assert float(found["task_loss"].value) == pytest.approx(np.average(losses, weights=of_label), rel=1e-5)
+    assert float(changed.counts(batch)["task_loss"]) == pytest.approx(of_label.sum())
     assert float(found["accuracy"].value) == float(plain.measure(params, batch, None)["accuracy"].value)

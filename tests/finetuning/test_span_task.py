@@ -8,7 +8,6 @@ from hypothesis import strategies as st
 
 from bert_jax.config.task import SpanConfig, TaskConfig
 from bert_jax.finetuning.span_task import BestSpans, SpanTask, TextWindow, text_windows, with_best_context
-from bert_jax.finetuning.task import Task
 from bert_jax.records.record import Record
 from bert_jax.system.errors import UsageError
 from bert_jax.text.vocabulary import PieceSpan
@@ -41,7 +40,6 @@ def oracle(task, one):
 @pytest.mark.parametrize(
     "context, answer",
     [
-        (LONG, "new dogs"),
         (LONG, "the new dogs where a dog"),
         (LONG, "."),
         ("in 東京大学 , the old house", "東京大学"),
@@ -59,24 +57,17 @@ def test_an_answer_goes_to_tokens_and_comes_back_exactly(tokenizer, context, ans
 
 def test_windows_hold_the_question_and_a_part_of_the_text(wordpiece):
     task, repairs = SpanTask(CONFIG, wordpiece), Counter()
-    assert isinstance(task, Task)
     [examples] = task.encode([record(LONG, "new dogs", question="where the cat sees a dog ?")], repairs, train=True)
     assert repairs["questions longer than 4 pieces, cut"] == 1
-    rows = [
-        " ".join(wordpiece.vocabulary.pieces[number] for number in example.sequences[0].ids) for example in examples
-    ]
+    pieces = wordpiece.vocabulary.pieces
+    rows = [" ".join(pieces[number] for number in example.sequences[0].ids) for example in examples]
     assert rows[0] == "[CLS] where the cat sees [SEP] the old house , a cat sees [SEP]"
     assert rows[1] == "[CLS] where the cat sees [SEP] cat sees the new dog ##s where [SEP]"
     assert [example.sequences[0].first_length for example in examples] == [6] * len(examples) and len(rows) == 4
     # Beginning and end where the window holds the whole answer, otherwise [CLS].
     assert [example.target for example in examples] == [(0, 0), (9, 11), (0, 0), (0, 0)]
-
-
-def test_an_answer_over_two_windows_is_asked_in_the_one_that_has_all_of_it(wordpiece):
-    task = SpanTask(CONFIG, wordpiece)
-    [examples] = task.encode([record(LONG, "cat sees the new")], Counter(), train=True)
-    asked = [example.target for example in examples if example.target != (0, 0)]
-    assert asked == [(5, 8)]
+    [examples] = task.encode([record(LONG, "cat sees the new")], Counter(), train=True)  # over two windows
+    assert [example.target for example in examples if example.target != (0, 0)] == [(5, 8)]
 
 
 def test_questions_without_an_answer_are_answered_by_the_first_token(wordpiece):
@@ -136,14 +127,16 @@ def test_an_answer_without_a_piece_and_an_empty_text_are_counted(wordpiece):
 
 
 def test_answers_may_be_an_object_of_lists(wordpiece):
-    one = record("the cat sees", answers={"text": ["cat", "the cat"], "answer_start": [4, 0]})
     task = SpanTask(CONFIG, wordpiece)
+    one = record("the cat sees", answers={"text": ["cat", "the cat"], "answer_start": [4, 0]})
     assert task.gold(one) == ["cat", "the cat"]
     assert task.encode([one], Counter(), train=True)[0][0].target == (6, 6)
-    with pytest.raises(UsageError, match=r"'answers' is a string; expected \[{text, answer_start}, ...\]"):
-        task.gold(record("the cat", answers="cat"))
-    for answers in ({"text": "cat", "answer_start": 4}, {"text": ["cat"], "answer_start": []}):
-        with pytest.raises(UsageError, match="'answers' is an object of 'text', 'answer_start'; expected"):
+    for answers, kind in (
+        ("cat", "a string"),
+        ({"text": "cat", "answer_start": 4}, "an object of 'text', 'answer_start'"),
+        ({"text": ["cat"], "answer_start": []}, "an object of 'text', 'answer_start'"),
+    ):
+        with pytest.raises(UsageError, match=rf"'answers' is {kind}; expected \[{{text, answer_start}}, ...\]"):
             task.gold(record("the cat", answers=answers))
 
 
@@ -157,7 +150,6 @@ OFFSET = 3
     [
         (0, 10, 4, [(0, 0)]),
         (10, 10, 4, [(0, 10)]),
-        (11, 10, 4, [(0, 10), (4, 11)]),
         (19, 10, 4, [(0, 10), (4, 14), (8, 18), (12, 19)]),
         (12, 4, 8, [(0, 4), (4, 8), (8, 12)]),
     ],
@@ -226,9 +218,8 @@ def test_the_best_pair_of_beginning_and_end_is_the_answer():
 def test_long_answers_and_those_outside_of_the_text_are_left_out():
     scores = logits(begins={1: 3}, ends={2: 2, 6: 2.5})
     assert said(scores, answer_length=5)["predicted_answer"] == "b c"
-    assert said(scores, answer_length=6)["predicted_answer"] == "b c d e f g"
     scores[1] = scores[-1] = 50  # the question, and [SEP]
-    assert said(scores)["predicted_answer"] == "b c d e f g"
+    assert said(scores, answer_length=6)["predicted_answer"] == "b c d e f g"
 
 
 def test_only_so_many_beginnings_and_ends_are_looked_at_and_answers_listed():
@@ -247,10 +238,8 @@ def test_an_answer_begins_where_its_context_is_best():
 
 
 def test_the_same_text_is_listed_once_with_its_best_score():
-    best = BestSpans("x x", SpanConfig())
-    part = TextWindow(
-        text_windows(2, 2, 2)[0], np.array([True, True]), [PieceSpan(9, 0, 1), PieceSpan(9, 2, 3)], OFFSET
-    )
+    best, pieces = BestSpans("x x", SpanConfig()), [PieceSpan(9, 0, 1), PieceSpan(9, 2, 3)]
+    part = TextWindow(text_windows(2, 2, 2)[0], np.array([True, True]), pieces, OFFSET)
     best.add(part, logits(2, begins={0: 1, 1: 2}, ends={0: 1, 1: 2}))
     assert [(one["text"], one["begin"]) for one in best.prediction()["best"]] == [("x", 2), ("x x", 0)]
 
@@ -259,17 +248,15 @@ def test_no_answer_is_said_where_its_score_is_larger_by_the_threshold():
     scores = logits(null=(2.0, 1.5), begins={1: 2}, ends={2: 1})
     found = said(scores, null_answers=True)
     assert (found["predicted_answer"], found["null_odds"]) == ("", 0.5)
-    assert [one["text"] for one in found["best"][:2]] == ["", "b c"] and found["probability"] == found["best"][0][
-        "probability"
-    ]
+    first, second = found["best"][:2]
+    assert (first["text"], second["text"]) == ("", "b c") and found["probability"] == first["probability"]
     answered = said(scores, null_answers=True, null_threshold=0.5)
-    assert answered["predicted_answer"] == "b c" and answered["probability"] == found["best"][1]["probability"]
+    assert answered["predicted_answer"] == "b c" and answered["probability"] == second["probability"]
     assert said(scores)["predicted_answer"] == "b c"
 
 
 def test_the_lowest_null_score_of_all_windows_counts():
-    answer = logits(6, null=(-1.0, -2.0), begins={1: 0}, ends={2: 0})
-    other = logits(6, null=(5.0, 5.0))
+    answer, other = logits(6, null=(-1.0, -2.0), begins={1: 0}, ends={2: 0}), logits(6, null=(5.0, 5.0))
     found = said(answer, other, most=6, stride=2, null_answers=True)
     assert found["null_odds"] == -3.0 and found["predicted_answer"] == "b c"
 

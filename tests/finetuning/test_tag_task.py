@@ -5,7 +5,7 @@ import pytest
 
 from bert_jax.config.task import TaskConfig
 from bert_jax.finetuning.tag_task import TagTask
-from bert_jax.finetuning.task import IGNORED, Task
+from bert_jax.finetuning.task import IGNORED
 from bert_jax.records.record import Record
 from bert_jax.system.errors import UsageError
 from bert_jax.text.word_pieces import first_pieces, joined_words
@@ -27,9 +27,8 @@ def oracle(task, one, **settings):
 
 
 def test_a_tag_is_asked_at_the_first_piece_of_its_word(wordpiece):
-    task, repairs = TagTask(CONFIG, wordpiece), Counter()
-    assert isinstance(task, Task)
-    [[example]] = task.encode([record("the dogs unseen cat", "O B-X I-X O")], repairs, train=True)
+    repairs = Counter()
+    [[example]] = TagTask(CONFIG, wordpiece).encode([record("the dogs unseen cat", "O B-X I-X O")], repairs, train=True)
     names = [wordpiece.vocabulary.pieces[number] for number in example.sequences[0].ids]
     assert names == "[CLS] the dog ##s un ##seen cat [SEP]".split()
     assert example.target == [IGNORED, 2, 0, IGNORED, 1, IGNORED, 2, IGNORED] and not +repairs
@@ -40,7 +39,6 @@ def test_a_tag_is_asked_at_the_first_piece_of_its_word(wordpiece):
     [
         ("the dogs' , cat", "O B-X I-X O"),
         ("unseen unseen dogs", "B-X I-X O"),
-        ("the 1 2 12", "O B-X I-X O"),
         ("cafe\u0301 in café", "B-X O I-X"),
         ("学 大 . the", "B-X I-X O O"),
     ],
@@ -52,27 +50,23 @@ def test_words_that_are_split_get_their_tags_back(tokenizer, words, tags):
 
 @pytest.mark.parametrize("dropped", ["\u200b", "\x00\u200d"])
 def test_words_that_are_dropped_are_outside(tokenizer, dropped):
-    one = record(f"the {dropped} cat {dropped}", "B-X I-X B-X O")
+    one, repairs = record(f"the {dropped} cat {dropped}", "B-X I-X B-X O"), Counter()
     task = TagTask(CONFIG, tokenizer)
     kept = tokenizer.kind == "byte_bpe"  # which has pieces for all characters
     assert oracle(task, one)[0] == ["B-X", "I-X" if kept else "O", "B-X", "O"]
-    repairs = Counter()
     task.encode([one], repairs, train=True)
     assert repairs[DROPPED] == (0 if kept else 2)
 
 
 def test_a_word_that_is_joined_to_the_one_before_has_its_tag(tokenizer):
-    one = record("東 京 大 学", "B-X I-X B-X O")
+    one, repairs, task = record("東 京 大 学", "B-X I-X B-X O"), Counter(), TagTask(CONFIG, tokenizer)
     joined = tokenizer.kind != "wordpiece" and len(tokenizer.encode("東京")) < 3
-    repairs = Counter()
-    task = TagTask(CONFIG, tokenizer)
     task.encode([one], repairs, train=True)
     _, first = first_pieces(*joined_words(one.values["words"]), tokenizer)
     own = [place for place, piece in enumerate(first) if piece not in first[:place]]
     assert repairs[DROPPED] == 4 - len(own) and (len(own) < 4) == joined
     said, _ = oracle(task, one)
-    assert all(said[place] == one.values["tags"][place] for place in own)
-    assert all(said[place] == said[place - 1] for place in range(4) if place not in own)
+    assert all(said[place] == (one.values["tags"][place] if place in own else said[place - 1]) for place in range(4))
 
 
 def test_pieces_are_those_of_the_text_without_spaces_where_none_are_set(tokenizer):
@@ -123,18 +117,18 @@ def test_tags_that_do_not_fit_are_refused(wordpiece, one, words):
 def test_tags_may_be_numbers_of_the_labels_that_are_given(wordpiece):
     one = Record("f, line 1", {"words": ["a", "b"], "tags": [2, 0]})
     assert TagTask(CONFIG, wordpiece).gold(TagTask.read(CONFIG, one, Counter())) == ["O", "B-X"]
-    with pytest.raises(
-        UsageError, match="f, line 1: 'tags' has the number 2 for a tag, and --task.labels names 0 tags"
-    ):
+    with pytest.raises(UsageError, match="'tags' has the number 2 for a tag, and --task.labels names 0 tags"):
         TagTask.read(CONFIG.replace(labels=None), one, Counter())
 
 
 @pytest.mark.parametrize("tag", ["(PERSON*", "(PERSON*)", "(ARG1(V*)", "(12", "[PERSON", "</PERSON>"])
-def test_brackets_around_words_are_no_tags(wordpiece, tag):
+def test_brackets_around_words_are_no_tags(tag):
+    unlabelled = CONFIG.replace(labels=None)
     rows = [record("a b c", f"* {tag} *)"), record("a b", "( ,")]
     with pytest.raises(UsageError, match=r"tags like .*are brackets around words, as in CoNLL-2012; write B-PERSON"):
-        TagTask.with_labels(CONFIG.replace(labels=None), rows)
-    TagTask.with_labels(CONFIG.replace(labels=None), [record("a b c", "( * )")])
+        TagTask.with_labels(unlabelled, rows)
+    TagTask.with_labels(unlabelled, [record("a b c", "( * )")])
+    assert TagTask.with_labels(unlabelled, [record("a b", "O B-X"), record("a", "I-X")]).labels == ("B-X", "I-X", "O")
 
 
 def test_words_and_tags_of_a_table_are_lists_in_json(wordpiece):
@@ -142,5 +136,3 @@ def test_words_and_tags_of_a_table_are_lists_in_json(wordpiece):
     read = TagTask.read(CONFIG, one, Counter())
     assert read.values == {"words": ["a", "20 000"], "tags": ["O", "B-X"]}
     assert TagTask(CONFIG, wordpiece).gold(read) == ["O", "B-X"]
-    with pytest.raises(UsageError, match="a list as a program prints it"):
-        TagTask.read(CONFIG, one._replace(values=one.values | {"words": "['a', '20 000']"}), Counter())

@@ -37,24 +37,20 @@ def pairs_of(wordpiece, tmp_path):
     return of
 
 
-def test_neighbours_are_the_text_in_order_and_no_passage_is_in_two_pairs(pairs_of):
+def test_neighbours_are_the_text_in_order_and_no_passage_is_in_two_pairs(pairs_of, wordpiece):
     documents = long_documents(2)
     learned, held_out, records = pairs_of(documents)
     assert not held_out  # task.dev names rows
     first = [text for pair in learned[: len(learned) // 2] for text in pair]
     assert len(first) > 4 and " ".join(first) == documents[0][0]
     assert records[0].place.endswith("corpus.txt, document 1") and records[-1].place.endswith("document 2")
-
-
-def test_passages_have_most_of_the_length(pairs_of, wordpiece):
-    learned, *_ = pairs_of(long_documents(3))
     sizes = [len(pieces) + 2 for pieces in wordpiece.encode_batch([text for pair in learned for text in pair])]
-    assert 20 <= min(sizes) and max(sizes) <= 40
+    assert 20 <= min(sizes) and max(sizes) <= 40  # passages have most of the length
 
 
-def test_a_short_document_is_divided_and_one_sentence_is_counted(pairs_of):
+def test_a_short_document_is_divided_one_sentence_is_counted_and_equal_neighbours_are_no_pair(pairs_of):
     repairs: Counter[str] = Counter()
-    learned, *_ = pairs_of([[sentence(1), sentence(2)], [sentence(3)]], repairs)
+    learned, *_ = pairs_of([[sentence(1), sentence(2)], [sentence(3)], [sentence(4), sentence(4)]], repairs)
     assert learned == [(sentence(1), sentence(2))]
     assert repairs["documents without two passages left out"] == 1
 
@@ -63,11 +59,6 @@ def test_a_heading_is_no_passage_of_its_own(pairs_of):
     long = "The cat sees a dog, " * 8 + "unseen in the old house."
     (first, _), *_ = pairs_of([["History.", long, *map(sentence, range(4))]])[0]
     assert first == f"History. {long}"
-
-
-def test_equal_neighbours_are_no_pair(pairs_of):
-    learned, *_ = pairs_of([[sentence(1), sentence(1)], [sentence(2), sentence(3)]])
-    assert learned == [(sentence(2), sentence(3))]
 
 
 def test_a_title_stands_before_the_passage_after_it(pairs_of):
@@ -93,11 +84,8 @@ def test_dropout_pairs_are_equal_and_those_to_measure_on_are_neighbours(pairs_of
     learned, held_out, _ = pairs_of(long_documents(20), pairs="dropout", dev=None)
     assert learned and all(query == positive for query, positive in learned)
     assert held_out and all(query != positive for query, positive in held_out)
-
-
-def test_dropout_takes_documents_of_one_sentence(pairs_of):
     learned, held_out, _ = pairs_of([[sentence(number)] for number in range(20)], pairs="dropout", dev=None)
-    assert len(learned) == 20 and not held_out
+    assert len(learned) == 20 and not held_out  # of one sentence each
 
 
 def test_held_out_are_the_documents_of_the_smallest_hashes(pairs_of):
@@ -140,28 +128,20 @@ def test_reading_ends_at_the_limit_and_says_so(pairs_of, monkeypatch, capsys):
 
 
 @pytest.mark.parametrize(
-    ("documents", "pairs", "wrong"),
+    ("documents", "settings", "wrong"),
     [
-        ([[sentence(1)]], "neighbours", "no document has two passages"),
-        ([[" ".join(["word"] * 30), "b"]], "title", "no document begins with a title of its own"),
-        ([["Same", "b."], ["Same", "c."]], "title", "no document begins with a title of its own"),
-        ([[]], "dropout", "holds no text"),
+        ([[sentence(1)]], {}, "corpus.txt: no document has two passages"),
+        ([[" ".join(["word"] * 30), "b"]], {"pairs": "title"}, "no document begins with a title of its own"),
+        ([["Same", "b."], ["Same", "c."]], {"pairs": "title"}, "no document begins with a title of its own"),
+        ([[]], {"pairs": "dropout"}, "corpus.txt.* holds no text"),
+        ([[]], {"source": "nowhere.txt"}, "no file matches"),
+        ([[]], {"source": "jsonl:nowhere.jsonl"}, "--task.source='jsonl:nowhere.jsonl'"),
     ],
 )
-def test_a_corpus_without_pairs_is_refused(pairs_of, documents, pairs, wrong):
-    with pytest.raises(UsageError, match=f"corpus.txt'?:? {wrong}"):
-        pairs_of(documents, pairs=pairs)
-
-
-@pytest.mark.parametrize(
-    ("source", "wrong"),
-    [("nowhere.txt", "no file matches"), ("jsonl:nowhere.jsonl", "--task.source='jsonl:nowhere.jsonl'")],
-)
-def test_a_corpus_that_is_not_there_is_refused(wordpiece, source, wrong):
-    config = TaskConfig(name="x", kind="vectors", texts=("query", "positive"), source=source)
-    with pytest.raises(UsageError, match=wrong) as raised:
-        pair_records(config, wordpiece, Counter())
-    assert "data.source" not in str(raised.value)
+def test_a_corpus_that_is_not_there_or_without_pairs_is_refused(pairs_of, documents, settings, wrong):
+    with pytest.raises(UsageError, match=wrong) as refusal:
+        pairs_of(documents, **settings)
+    assert "data.source" not in str(refusal.value)
 
 
 def test_no_held_out_text_is_learned_from(pairs_of):

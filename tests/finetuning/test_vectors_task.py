@@ -41,19 +41,8 @@ def test_the_columns_of_a_pair(values, settings, expected):
     ("values", "settings", "words"),
     [
         ({"sentence": "a", "label": "b"}, {}, "no pair of texts in query and positive: there is 'sentence', 'label'"),
-        ({"query": "a", "positive": 3}, {}, "'positive' is a number and not a text"),
-        ({"query": "a", "positive": "b", "negatives": "['c', 'd']"}, {}, "a list as a program prints it; write lists"),
-        (
-            {"query": "a", "positive": "b", "negatives": [1]},
-            {},
-            "'negatives' is .*give one text or, in JSON lines, a list",
-        ),
-        (
-            {"a": "a", "b": "b", "score": 7},
-            {"score_range": (0.0, 5.0)},
-            "the score is 7, and --task.score-range is 0 to 5",
-        ),
-        ({"a": "a", "b": "b", "score": "high"}, {}, "'score' is 'high' and not a number"),
+        ({"query": "a", "positive": "b", "negatives": [1]}, {}, "'negatives' is .*give one text or, in JSON lines, a"),
+        ({"a": "a", "b": "b", "score": 7}, {"score_range": (0.0, 5.0)}, "is 7, and --task.score-range is 0 to 5"),
     ],
 )
 def test_what_is_no_pair_is_refused(values, settings, words):
@@ -76,10 +65,7 @@ def test_the_training_rows_settle_scores_and_negatives(wordpiece, tmp_path):
     for most, expected in ((None, 2), (1, 1), (0, 0)):
         config = learned(pairs, wordpiece, tmp_path, most_negatives=most).task.config
         assert (config.scored, config.most_negatives) == (False, expected)
-    scored = [
-        {"a": "cat", "b": "dog", "score": 1, "negatives": ["old"]},
-        {"a": "house", "b": "café", "score": 2},
-    ]
+    scored = [{"a": "cat", "b": "dog", "score": 1, "negatives": ["old"]}, {"a": "house", "b": "café", "score": 2}]
     config = learned(scored, wordpiece, tmp_path).task.config
     assert config.scored and config.most_negatives == 0
 
@@ -87,7 +73,6 @@ def test_the_training_rows_settle_scores_and_negatives(wordpiece, tmp_path):
 @pytest.mark.parametrize(
     ("rows", "problem"),
     [
-        ([{"query": "cat", "positive": "dog"}], "there is one pair to learn from"),
         ([{"query": "cat", "positive": "dog"}, {"query": "old", "positive": None}], "there is one pair to learn from"),
         ([{"query": "cat", "positive": "The"}, {"query": "dog", "positive": "the"}], "the second text is the same"),
         ([{"query": "cat", "positive": "dog"}, {"query": "cat", "positive": "old"}], "the first text is the same"),
@@ -118,9 +103,8 @@ def test_negatives_that_are_a_text_of_the_pair_and_empty_pairs_are_counted(wordp
 
 def test_each_text_is_encoded_once_and_equal_vectors_find_nothing(wordpiece):
     task = make_task(CONFIG.replace(widths=(2,)), wordpiece)
-    rows = [record(query=text, positive="house") for text in ("the cat", "a dog")] + [
-        record(query="old", positive="new")
-    ]
+    pairs = ("the cat", "house"), ("a dog", "house"), ("old", "new")
+    rows = [record(query=query, positive=positive) for query, positive in pairs]
     assert [one.values["text"] for one in task.inputs(rows)] == ["the cat", "house", "a dog", "old", "new"]
     found = measure(task, LabelledRows(rows, [None] * 3), run=lambda batch: np.ones((*batch.weight.shape, 4))).content
     assert found["metric"] == "ndcg@10" and found["recall@1"] == found["2/recall@1"] == 0.0
