@@ -37,8 +37,7 @@ def by_trec_eval(judgments: dict, run: dict) -> dict[str, float]:
     return {ours: float(np.mean([one[name] for one in measured.values()])) for name, ours in MEASURES.items()}
 
 
-@pytest.mark.parametrize("seed", range(4))
-@pytest.mark.parametrize("block", [1, 7, 400])
+@pytest.mark.parametrize("seed, block", [(0, 1), (1, 7), (2, 400), (3, 100)])
 def test_metrics_are_those_of_pytrec_eval_with_grades_and_ties(seed, block):
     drawn = np.random.default_rng(seed)
     names = [f"d{number}" for number in drawn.permutation(250)]
@@ -143,28 +142,15 @@ def test_bm25_is_that_of_all_words_and_ranks_only_texts_with_a_common_word(folde
 
 
 def test_pairs_are_the_relevant_documents_with_the_others_as_negatives(folder):
-    judged = opened(folder)
-    cats, boats, rain = (
-        "Cats The old cat sees the dog.",
-        "Boats A boat on the river, and a dog.",
-        "Rain Rain falls on the house all day.",
-    )
+    judged, rain = opened(folder), "Rain Rain falls on the house all day."
     assert judged.pairs() == [
-        Record(judged.name, {"query": "the dog", "negatives": [rain], "positive": cats}),
-        Record(judged.name, {"query": "the dog", "negatives": [rain], "positive": boats}),
+        Record(judged.name, {"query": "the dog", "negatives": [rain], "positive": "Cats The old cat sees the dog."}),
+        Record(
+            judged.name, {"query": "the dog", "negatives": [rain], "positive": "Boats A boat on the river, and a dog."}
+        ),
         Record(judged.name, {"query": "a house by the river", "positive": "A quiet house near the river."}),
         Record(judged.name, {"query": "old letters", "positive": rain}),
     ]
-
-
-def test_a_document_outside_all_pairs_changes_the_hash_of_the_rows(folder):
-    def rows() -> LabelledRows:
-        pairs = opened(folder).pairs()
-        return LabelledRows(pairs, [""] * len(pairs), opened(folder))
-
-    before, documents = rows(), folder / "corpus.jsonl"
-    documents.write_text(documents.read_text() + '{"_id": "d9", "text": "Nobody judged this."}\n')
-    assert before.records == rows().records and before.content_hash != rows().content_hash
 
 
 def test_judgments_of_trec_and_packed_files_are_read_too(folder):
@@ -186,29 +172,27 @@ def test_judgments_of_trec_and_packed_files_are_read_too(folder):
     [
         ("corpus.jsonl", "river, and a dog", "river, and a cat"),
         ("corpus.jsonl", '"d5"', '"d9"'),
+        ("corpus.jsonl", "{", '{"_id": "d9", "text": "Nobody judged this."}\n{'),  # outside all pairs
         ("queries.jsonl", '"q3"', '"q8"'),
         ("queries.jsonl", "old letters", "old lettres"),
         ("qrels/test.tsv", "\t2\n", "\t1\n"),
     ],
 )
-def test_judged_texts_of_equal_sizes_and_other_contents(folder, file, before, after):
-    expected, path = opened(folder).content_hash, folder / file
-    text = path.read_text()
-    assert before in text
-    path.write_text(text.replace(before, after))
-    assert opened(folder).content_hash != expected
+def test_another_content_changes_the_hash_of_the_rows(folder, file, before, after):
+    def rows_hash() -> str:
+        return LabelledRows([], (), opened(folder)).content_hash
+
+    expected, path = rows_hash(), folder / file
+    assert expected == rows_hash() and before in path.read_text()
+    path.write_text(path.read_text().replace(before, after, 1))
+    assert rows_hash() != expected
 
 
 @pytest.mark.parametrize(
     "file, lines, words",
     [
-        (
-            "corpus.jsonl",
-            None,
-            "set has no file 'corpus' (there is 'queries'); judged texts are a folder with corpus.jsonl,",
-        ),
+        ("corpus.jsonl", None, "set has no file 'corpus' (there is 'queries'); judged texts are a folder with"),
         ("queries.jsonl", None, "set has no file 'queries' (there is 'corpus'); judged texts"),
-        ("qrels/test.tsv", None, "qrels has no file 'test'; judged texts"),
         (
             "corpus.jsonl",
             [],
@@ -218,16 +202,11 @@ def test_judged_texts_of_equal_sizes_and_other_contents(folder, file, before, af
         (
             "corpus.jsonl",
             [{"id": "a", "text": "b"}],
-            "line 1 has no column '_id': there is 'id', 'text'; each line needs the texts _id and text",
+            "no column '_id': there is 'id', 'text'; each line needs the texts",
         ),
         ("corpus.jsonl", [{"_id": "a", "text": ["b"]}], "line 1: 'text' is an array and not a text"),
         ("corpus.jsonl", [{"_id": "a", "text": "b"}] * 2, "line 2: the _id 'a' stands twice"),
-        (
-            "queries.jsonl",
-            [{"_id": "z", "text": "b"}],
-            "test.tsv has no grade above 0 for a query of queries.jsonl and",
-        ),
-        ("qrels/test.tsv", ["query-id\tcorpus-id\tscore"], "test.tsv has no grade above 0"),
+        ("queries.jsonl", [{"_id": "z", "text": "b"}], "test.tsv has no grade above 0 for a query of queries.jsonl"),
         ("qrels/test.tsv", ["q1\td1\t0", "q2\tgone\t1"], "test.tsv has no grade above 0"),
         ("qrels/test.tsv", ["query\tid", "q1\td1"], "test.tsv, line 1 is 'query\\tid'; expected the columns query-id,"),
         ("qrels/test.tsv", ["q1\td1\t1", "q1\td3\t0.5"], "test.tsv, line 2 is 'q1\\td3\\t0.5'; expected the columns"),
@@ -244,12 +223,10 @@ def test_wrong_folders_are_refused(folder, file, lines, words):
 
 
 def test_the_later_of_two_grades_counts_and_is_said(folder):
-    query, document, grade = JUDGMENTS[-1]
+    (query, document, grade), repairs = JUDGMENTS[-1], Counter[str]()
     write_judged_folder(folder, [*JUDGMENTS[:-1], (query, document, grade + 1), *JUDGMENTS[-1:], *JUDGMENTS[-1:]])
-    repairs = Counter[str]()
-    assert (
-        JudgedTexts(f"beir:{folder}", "test", repairs).content_hash == opened(write_judged_folder(folder)).content_hash
-    )
+    found = JudgedTexts(f"beir:{folder}", "test", repairs).content_hash
+    assert found == opened(write_judged_folder(folder)).content_hash
     assert repairs["judgments that a later line changes"] == 1
 
 

@@ -5,8 +5,6 @@ import pytest
 
 from bert_jax.config.task import TaskConfig
 from bert_jax.finetuning.sentence_task import ChoiceTask, ClassTask, LabelsTask, MarkedTask, NumberTask
-from bert_jax.finetuning.task import Task
-from bert_jax.model.task import HeadShape
 from bert_jax.records.record import Record
 from bert_jax.system.errors import UsageError
 
@@ -23,7 +21,6 @@ def written(tokenizer, example):
 
 def test_a_pair_is_one_row_with_its_class(wordpiece):
     task, repairs = ClassTask(PAIR, wordpiece), Counter()
-    assert isinstance(task, Task) and HeadShape.of(task.config).outputs == 2
     [[example]] = task.encode(records({"a": "The cat sees", "b": "A DOG", "label": "yes"}), repairs, train=True)
     assert written(wordpiece, example) == ["[CLS] the cat sees [SEP] a dog [SEP]"]
     assert (example.sequences[0].first_length, example.target, example.size) == (5, 1, 8)
@@ -54,11 +51,9 @@ def test_logits_become_a_class_with_probabilities(wordpiece):
 
 def test_a_number_is_read_and_said(wordpiece):
     task = NumberTask(TaskConfig(name="x", kind="number", label="score"), wordpiece)
-    assert isinstance(task, Task) and HeadShape.of(task.config).outputs == 1
     [[example]] = task.encode(records({"sentence": "cat", "score": "3.5"}), Counter(), train=True)
-    assert example.target == 3.5
     said = task.predict(records({})[0], [example], [np.array([1.25], np.float32)])
-    assert said == {"predicted_number": 1.25}
+    assert example.target == 3.5 and said == {"predicted_number": 1.25}
     assert task.measure([1.0, 2.0], [said, {"predicted_number": 3.0}]).metrics["pearson"] == pytest.approx(1.0)
 
 
@@ -67,7 +62,6 @@ CHOICE = TaskConfig(name="x", kind="choice", texts=("{premise} {question}",), ch
 
 def test_every_choice_is_a_row_of_its_own(wordpiece):
     task, repairs = ChoiceTask(CHOICE, wordpiece), Counter()
-    assert isinstance(task, Task)
     row = {"premise": "the cat", "question": "sees", "first": "a dog", "second": "a house", "label": 1}
     found = task.encode(records(row, row | {"second": ""}), repairs, train=True)
     assert written(wordpiece, found[0][0]) == [
@@ -80,14 +74,14 @@ def test_every_choice_is_a_row_of_its_own(wordpiece):
     assert task.measure([0, 1], [said, said]).content == {"accuracy": 0.5}
 
 
-@pytest.mark.parametrize("label, number", [(0, 0), ("1", 1), ("second", 1), ("first", 0)])
+@pytest.mark.parametrize("label, number", [(0, 0), ("1", 1), ("second", 1)])
 def test_a_choice_is_numbered_from_0_or_named_by_its_column(wordpiece, label, number):
     assert ChoiceTask(CHOICE, wordpiece).gold(records({"label": label})[0]) == number
 
 
-@pytest.mark.parametrize("label", [2, "third", -1, 0.5])
+@pytest.mark.parametrize("label", [2, "third", -1])
 def test_a_label_that_is_no_choice_is_refused(wordpiece, label):
-    with pytest.raises(UsageError, match="f, line 1.*(numbered from 0 to 1|no label|a whole number)"):
+    with pytest.raises(UsageError, match=f"line 1: the label '{label}' is no choice; they are numbered from 0 to 1"):
         ChoiceTask(CHOICE, wordpiece).gold(records({"label": label})[0])
 
 
@@ -95,23 +89,28 @@ LABELS = TaskConfig(name="x", kind="labels", labels=("rain", "safety"))
 
 
 @pytest.mark.parametrize(
-    "values, gold",
+    "names, values, gold",
     [
-        ({"label": ["safety"]}, (0, 1)),
-        ({"label": []}, (0, 0)),
-        ({"label": [1, 0]}, (1, 0)),
-        ({"label": "safety, rain"}, (1, 1)),
-        ({"label": ""}, (0, 0)),
-        ({"label": '["safety"]'}, (0, 1)),
-        ({"label": "[]"}, (0, 0)),
-        ({"label": "[1, 0]"}, (1, 0)),
-        ({"rain": "0", "safety": "1"}, (0, 1)),
-        ({"rain": True, "safety": 0.0}, (1, 0)),
+        ("rain safety", {"label": ["safety"]}, (0, 1)),
+        ("rain safety", {"label": []}, (0, 0)),
+        ("rain safety", {"label": "safety, rain"}, (1, 1)),
+        ("rain safety", {"label": ""}, (0, 0)),
+        ("rain safety", {"label": '["safety"]'}, (0, 1)),
+        ("rain safety", {"label": "[1, 0]"}, (1, 0)),
+        ("rain safety", {"rain": "0", "safety": "1"}, (0, 1)),
+        ("rain safety", {"rain": True, "safety": 0.0}, (1, 0)),
+        # a list of 0 and 1 has flags, or names of labels
+        ("0 1 2", {"label": [0, 0, 1]}, (0, 0, 1)),
+        ("0 1 2", {"label": [0.0, 1.0, 0.0]}, (0, 1, 0)),
+        ("0 1 2", {"label": [True, False, True]}, (1, 0, 1)),
+        ("0 1 2", {"label": [0, 1]}, (1, 1, 0)),
+        ("0 1 2", {"label": [2]}, (0, 0, 1)),
     ],
 )
-def test_labels_are_read_in_all_their_forms(wordpiece, values, gold):
-    task, record = LabelsTask(LABELS, wordpiece), Record("f, line 1", {"sentence": "the cat"} | values)
-    assert task.is_labelled(LABELS, record) and task.gold(record) == gold
+def test_labels_are_read_in_all_their_forms(wordpiece, names, values, gold):
+    config, record = LABELS.replace(labels=tuple(names.split())), Record("f, line 1", {"sentence": "the cat"} | values)
+    task = LabelsTask(config, wordpiece)
+    assert task.is_labelled(config, record) and task.gold(record) == gold
     [[example]] = task.encode([record], Counter(), train=True)
     assert example.target == gold
 
@@ -121,12 +120,7 @@ def test_labels_are_read_in_all_their_forms(wordpiece, values, gold):
     [
         ({"label": [1, 0, 0]}, "has 3 values of 0 and 1, and --task.labels names 2 labels"),
         ({"label": ["snow"]}, "the label 'snow' is none of the 2 that are known"),
-        (
-            {"label": "['rain', 'safety']"},
-            r"1: 'label' is the text \"\['rain', 'safety'\]\", a list as a program prints it; write lists in JSON",
-        ),
-        ({"label": "[0. 1.]"}, "a list as a program prints it"),
-        ({"label": "{'rain'}"}, "a list as a program prints it"),
+        ({"label": "['rain', 'safety']"}, r"1: 'label' is the text \"\['rain', 'safety'\]\", a list as a program"),
         ({"label": "[rain, snow]"}, r"'label' is '\[rain, snow\]'; several labels a row are a list"),
         ({"label": "(rain, snow)"}, r"'label' is '\(rain, snow\)'; several labels a row are a list"),
         ({"label": "{rain,snow}"}, "'label' is '{rain,snow}'; several labels a row are a list"),
@@ -140,35 +134,14 @@ def test_labels_that_do_not_fit_are_refused(wordpiece, values, words):
         LabelsTask(LABELS, wordpiece).gold(Record("f, line 1", values))
 
 
-NUMBERED = LABELS.replace(labels=("0", "1", "2"))
-
-
-@pytest.mark.parametrize(
-    "value, gold",
-    [
-        ([0, 0, 1], (0, 0, 1)),
-        ([0.0, 1.0, 0.0], (0, 1, 0)),
-        ([True, False, True], (1, 0, 1)),
-        ([0, 1], (1, 1, 0)),
-        (["0", "1", "0"], (1, 1, 0)),
-        ([2], (0, 0, 1)),
-        ([], (0, 0, 0)),
-    ],
-)
-def test_labels_that_are_numbers_may_be_a_list_of_0_and_1(wordpiece, value, gold):
-    assert LabelsTask(NUMBERED, wordpiece).gold(Record("f, line 1", {"label": value})) == gold
-
-
 def test_a_list_that_may_be_names_or_0_and_1_is_refused(wordpiece):
     task = LabelsTask(LABELS.replace(labels=("0", "1")), wordpiece)
-    golds = [task.gold(Record("f, line 1", {"label": value})) for value in ([1, 1], [0, 0], [False, True], ["0"])]
-    assert golds == [(1, 1), (0, 0), (0, 1), (1, 0)]
-    with pytest.raises(
-        UsageError, match=r"line 1: 'label' is \[1, 0\].*; give names as texts, \[\"1\", \"0\"\], or true and"
-    ):
-        task.gold(Record("f, line 1", {"label": [1, 0]}))
+    gold = lambda value: task.gold(Record("f, line 1", {"label": value}))
+    assert [*map(gold, ([1, 1], [0, 0], [False, True], ["0"]))] == [(1, 1), (0, 0), (0, 1), (1, 0)]
+    with pytest.raises(UsageError, match=r"line 1: 'label' is \[1, 0\].*; give names as texts, \[\"1\", \"0\"\]"):
+        gold([1, 0])
     with pytest.raises(UsageError, match="has 4 values of 0 and 1, and --task.labels names 2 labels"):
-        task.gold(Record("f, line 1", {"label": [1, 0, 0, 1]}))
+        gold([1, 0, 0, 1])
 
 
 def test_labels_are_predicted_and_measured(wordpiece):
@@ -177,12 +150,9 @@ def test_labels_are_predicted_and_measured(wordpiece):
     assert [one["predicted_labels"] for one in said] == [["rain"], ["rain", "safety"], []]
     assert said[0]["probabilities"]["rain"] == pytest.approx(1 / (1 + np.exp(-3)))
     found = task.measure([(1, 0), (0, 1), (0, 0)], said).content
-    assert found["micro_f1"] == pytest.approx(0.8) and found["macro_f1"] == pytest.approx((2 / 3 + 1) / 2)
-    assert found["exact_match"] == 2 / 3
-    assert [(each["label"], each["rows"], each["predicted"]) for each in found["classes"]] == [
-        ("rain", 1, 2),
-        ("safety", 1, 1),
-    ]
+    assert found["micro_f1"] == pytest.approx(0.8) and found["exact_match"] == 2 / 3
+    figures = [(each["label"], each["rows"], each["predicted"]) for each in found["classes"]]
+    assert figures == [("rain", 1, 2), ("safety", 1, 1)]
     assert task.baseline([(1, 0), (1, 1)]) == [{"predicted_labels": ["rain"]}] * 2
 
 
@@ -209,11 +179,10 @@ def marked(tokenizer, example):
 
 
 def test_marked_words_are_found_among_the_pieces(tokenizer):
-    task = MarkedTask(CONFIG, tokenizer)
-    [[example]] = task.encode([record("old dogs", "the cat.")], Counter(), train=True)
+    [[example]] = MarkedTask(CONFIG, tokenizer).encode([record("old dogs", "the cat.")], Counter(), train=True)
     said = [
-        text.replace("\u2581", "").replace("\u0120", "").replace("##", "").replace(" ", "")
-        for text in marked(tokenizer, example)
+        "".join(letter for letter in words if letter.isascii() and letter.isalpha())
+        for words in marked(tokenizer, example)
     ]
     assert said == ["dogs", "cat"] and example.target == 1
     ids = example.sequences[0].ids

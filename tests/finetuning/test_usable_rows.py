@@ -57,35 +57,28 @@ def test_a_column_of_answers_that_the_task_reads_or_that_no_tool_writes_leaves_o
 
 
 @pytest.mark.parametrize(
-    "labels, left_out",
+    "known, labels, left_out",
     [
-        (["-2", "-1", "0", "1", "2"], False),
-        ([-3, -2, -1, 0, 1, 2, 3], False),
-        (["-1", "0", "1"], False),
-        (["-1", "1", "2", "3"], False),
-        (["-1", "1"], False),
-        (["-1", "0", "1", "3"], False),
-        (["-1", "0", "1", "2"], True),
-        ([-1.0, 0.0, 1.0, 2.0], True),
-        (["-1", "no", "yes"], False),
-        (["-1", "0", "1", "2", "-"], True),
+        (None, ["-2", "-1", "0", "1", "2"], False),
+        (None, ["-1", "0", "1"], False),
+        (None, ["-1", "1", "2", "3"], False),
+        (None, ["-1", "0", "1", "3"], False),
+        (None, ["-1", "0", "1", "2"], True),
+        (None, [-1.0, 0.0, 1.0, 2.0], True),
+        (None, ["-1", "no", "yes"], False),
+        (None, ["-1", "0", "1", "2", "-"], True),
+        # as in an evaluation, whose labels are those of the training rows
+        (("0", "1"), ["-1", "0"], True),
+        (("no", "yes"), ["-1", "no"], False),
+        (("0", "1", "3"), ["-1", "0"], False),
+        (("-1", "0", "1"), ["-1", "0"], False),
     ],
 )
-def test_minus_one_is_no_label_only_beside_0_to_n(labels, left_out):
+def test_minus_one_is_no_label_only_beside_0_to_n(known, labels, left_out):
     rows = [{"text": "a", "label": label} for label in labels]
     none = {"-", "-1", "-1.0"} if left_out else set()
     kept = [number for number, label in enumerate(labels, 1) if str(label) not in none]
-    assert usable(CONFIGS["class"], *rows) == kept
-
-
-@pytest.mark.parametrize(
-    "known, left_out", [(("0", "1"), True), (("0", "1", "2"), True), (("no", "yes"), False), (("0", "1", "3"), False)]
-)
-def test_with_known_labels_minus_one_is_none_beside_numbers_from_0(known, left_out):
-    """As in an evaluation, whose labels are those of the training rows."""
-    rows = [{"text": "a", "label": "-1"}, {"text": "a", "label": known[0]}]
-    assert usable(CONFIGS["class"].replace(labels=known), *rows) == ([2] if left_out else [1, 2])
-    assert usable(CONFIGS["class"].replace(labels=("-1", "0", "1")), *rows) == [1, 2]
+    assert usable(CONFIGS["class"].replace(labels=known), *rows) == kept
 
 
 def test_minus_one_is_no_choice():
@@ -100,7 +93,6 @@ CUT = "rows have fewer fields than there are columns"
 @pytest.mark.parametrize(
     "kind, names, row, cut",
     [
-        ("class", "text label", "a x", ["a"]),
         ("class", "label text", "x a", ["b"]),
         ("class", "label text note", "x a n", ["x a", "b n"]),
         ("labels", "text label", "a x", ["a"]),
