@@ -26,9 +26,8 @@ def bert(vectors_run):
 def trained_with(bert, config, **of_task) -> Bert:
     """A model of random parameters of this config, trained for vectors by these settings."""
     params = {"bert": init(config, jax.random.key(0))["bert"]}
-    return Bert(
-        config, params, bert.tokenizer, TaskConfig(name="v", kind="vectors", texts=("query", "positive"), **of_task)
-    )
+    task = TaskConfig(name="v", kind="vectors", texts=("query", "positive"), **of_task)
+    return Bert(config, params, bert.tokenizer, task)
 
 
 @pytest.mark.parametrize("settings", [{}, {"norm": "pre"}, {"causal": True}], ids=str)
@@ -60,12 +59,6 @@ def test_a_width_is_the_first_components_made_unit_vectors(bert, capsys):
     assert not capsys.readouterr().err
 
 
-def test_texts_are_cut_as_in_training(bert, capsys):
-    long = "cat " * 50
-    np.testing.assert_allclose(bert.embed([long]), bert.embed(["cat " * 14]), atol=2e-6)
-    assert "1 of 1 texts are longer than 16 tokens and were cut" in capsys.readouterr().err
-
-
 def test_a_model_that_was_not_trained_for_it_says_so_once_and_takes_the_mean(tiny_run, capsys):
     pretrained = bert_jax.load(tiny_run.path)
     found = [pretrained.embed(TEXTS), pretrained.embed(TEXTS)]
@@ -93,22 +86,13 @@ def test_an_endless_stream_is_read_a_bounded_way_ahead(bert):
     assert next(read) < 2 * 65_536 / 7  # two windows of tokens
 
 
-@pytest.mark.parametrize("width", [0, -1, WIDTH + 1])
-def test_a_width_that_the_model_lacks_is_refused(bert, width):
-    with pytest.raises(
-        UsageError, match=f"width={width} is not possible: this model's vectors have {WIDTH} numbers; give 1 to {WIDTH}"
-    ):
-        bert.embed(TEXTS, width)
-
-
 @pytest.mark.parametrize(
-    "texts, settings, words",
+    "settings, words",
     [
-        ("one text", {}, "embed takes a list of texts and got the text 'one text'; put it in brackets"),
-        (iter(["a", 5]), {}, "5; give a text or a pair of texts"),
-        (["a"], {"batch_size": 0}, "batch_size=0 is no number of texts"),
+        *(({"width": width}, "this model's vectors have 32 numbers; give 1 to 32") for width in (0, -1, WIDTH + 1)),
+        ({"batch_size": 0}, "batch_size=0 is no number of texts"),
     ],
 )
-def test_what_is_no_list_of_texts_is_refused(bert, texts, settings, words):
+def test_sizes_that_can_not_be_are_refused(bert, settings, words):
     with pytest.raises(UsageError, match=words):
-        list(bert.embed_stream(texts, **settings))
+        list(bert.embed_stream(TEXTS, **settings))

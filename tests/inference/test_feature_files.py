@@ -25,19 +25,22 @@ def features(count, shape, pooled=False, dtype=np.float32, pair=False) -> list[F
     return found
 
 
+def rows_of(path) -> list[dict]:
+    if path.suffix == ".parquet":
+        return pyarrow.parquet.read_table(path).to_pylist()
+    return [json.loads(line) for line in path.read_text("utf-8").splitlines()]
+
+
 def read(path, pooled) -> list[tuple[str | None, list[str] | None, np.ndarray]]:
     """Text, pieces and vectors of each row, as far as they are there."""
-    if path.suffix == ".npz":
-        with np.load(path) as file:
-            if pooled:
-                return [(None, None, vector) for vector in file["vectors"]]
-            parts = list(zip(file["offsets"], file["offsets"][1:]))
-            return [(None, file["pieces"][a:b].tolist(), file["vectors"][a:b]) for a, b in parts]
-    if path.suffix == ".parquet":
-        rows = pyarrow.parquet.read_table(path).to_pylist()
-    else:
-        rows = [json.loads(line) for line in path.read_text("utf-8").splitlines()]
-    return [(row["text"], row.get("pieces"), np.array(row["vector" if pooled else "vectors"])) for row in rows]
+    if path.suffix != ".npz":
+        name = "vector" if pooled else "vectors"
+        return [(row["text"], row.get("pieces"), np.array(row[name])) for row in rows_of(path)]
+    with np.load(path) as file:
+        if pooled:
+            return [(None, None, vector) for vector in file["vectors"]]
+        parts = list(zip(file["offsets"], file["offsets"][1:]))
+        return [(None, file["pieces"][a:b].tolist(), file["vectors"][a:b]) for a, b in parts]
 
 
 @pytest.mark.parametrize("end", ENDS)
@@ -66,12 +69,7 @@ def test_what_is_read_back_is_what_was_written(tmp_path, monkeypatch, end, shape
 def test_a_pair_has_two_columns_of_text(tmp_path, end):
     path = tmp_path / f"out{end}"
     write_features(path, features(2, (3,), True, pair=True), True, ORIGIN)
-    rows = (
-        pyarrow.parquet.read_table(path).to_pylist()
-        if end == ".parquet"
-        else [json.loads(line) for line in path.read_text("utf-8").splitlines()]
-    )
-    assert [(row["text"], row["text_pair"]) for row in rows] == [("a 0", "雪"), ("a 1", "雪")]
+    assert [(row["text"], row["text_pair"]) for row in rows_of(path)] == [("a 0", "雪"), ("a 1", "雪")]
 
 
 @pytest.mark.parametrize("end", ENDS)
@@ -100,17 +98,13 @@ def test_the_file_is_whole_or_absent(tmp_path, end):
 
 
 def test_an_output_that_cannot_be_written_is_refused(tmp_path, monkeypatch):
+    (tmp_path / "folder.npz").mkdir()
+    monkeypatch.setitem(sys.modules, "pyarrow.parquet", None)
     for path, words in [
         (tmp_path / "out.csv", "out.csv: features are written to .npz, .parquet, .jsonl; name it so"),
         (tmp_path / "absent" / "out.npz", "there is no folder"),
-        (tmp_path, "features are written to"),
+        (tmp_path / "folder.npz", "it is a folder"),
+        (tmp_path / "out.parquet", r"pip install .*\[parquet\]., or name the file .npz"),
     ]:
-        with pytest.raises(UsageError) as refusal:
+        with pytest.raises(UsageError, match=words):
             check_output(path)
-        assert words in str(refusal.value)
-    (tmp_path / "folder.npz").mkdir()
-    with pytest.raises(UsageError, match="it is a folder"):
-        check_output(tmp_path / "folder.npz")
-    monkeypatch.setitem(sys.modules, "pyarrow.parquet", None)
-    with pytest.raises(UsageError, match=r"pip install .*\[parquet\]., or name the file .npz"):
-        check_output(tmp_path / "out.parquet")

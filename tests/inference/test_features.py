@@ -7,7 +7,6 @@ import numpy as np
 import pytest
 from token_rows import tokens_of
 
-import bert_jax
 from bert_jax.config.model import ModelConfig
 from bert_jax.inference.bert import Bert
 from bert_jax.inference.features import Choice, features
@@ -16,11 +15,6 @@ from bert_jax.system.errors import UsageError
 
 TEXTS = ["The old cat.", "", "The bright river crosses the broken bridge near the old house number 7.", "dog " * 50]
 TEXTS += [("The old cat.", "It sees the dog.")]
-
-
-@pytest.fixture(scope="module")
-def bert(tiny_run):
-    return bert_jax.load(tiny_run.path)
 
 
 def layers_of(bert, text) -> np.ndarray:

@@ -5,7 +5,6 @@ import numpy as np
 import pytest
 from trained_tokenizers import trained
 
-import bert_jax
 from bert_jax.cli.main import run
 from bert_jax.config.model import ModelConfig
 from bert_jax.inference.bert import Bert
@@ -16,11 +15,6 @@ from bert_jax.text.vocabulary import SPECIAL_PIECES, Vocabulary
 from bert_jax.text.wordpiece import WordPieceTokenizer
 
 TWO = "The old [MASK] sees the [MASK] near house."
-
-
-@pytest.fixture(scope="module")
-def bert(tiny_run):
-    return bert_jax.load(tiny_run.path)
 
 
 def probability(bert, text, piece, mask=0):
@@ -74,7 +68,6 @@ def test_the_probability_of_a_word_is_that_of_its_pieces_in_turn(bert):
     ("text", "words", "expected"),
     [
         (TWO, ["a"], "has 2 \\[MASK\\]; candidates stand in place of one"),
-        ("none", ["a"], "there is no \\[MASK\\]"),
         ("The [MASK].", [" "], "the candidate ' ' is no text of pieces"),
         ("The [MASK].", ["old " * 40], "positions; shorten it"),
     ],
@@ -109,15 +102,9 @@ def test_the_space_before_a_word_counts_if_it_is_a_piece_of_its_own(tiny_run):
 TOKENIZER = WordPieceTokenizer(Vocabulary([*SPECIAL_PIECES, *"river brid ##ge cats a , . 山".split()]))
 
 
-def test_a_whole_word_of_one_piece_is_masked():
+def test_a_whole_word_of_one_piece_is_masked_the_same_every_time_unless_the_sentence_is_too_long():
     examples = masked_examples(["A River, a bridge.", "a , .", "山 a"], TOKENIZER, 62)
     assert examples == [("A [MASK], a bridge.", "River"), ("[MASK] a", "山")]
-
-
-def test_the_choice_is_the_same_every_time():
     sentences = ["river cats a river , cats ."]
     assert masked_examples(sentences, TOKENIZER, 62) == masked_examples(sentences, TOKENIZER, 62)
-
-
-def test_a_sentence_longer_than_the_model_is_left_out():
     assert masked_examples(["river a river", "river"], TOKENIZER, 2) == [("[MASK]", "river")]

@@ -34,9 +34,8 @@ def letters(texts):
     """A score of minus the number of letters e of a text; "long" has none, and an empty text."""
     for text in texts:
         ids = [ord(letter) for letter in text.lower().strip()]
-        yield ScoredText(
-            text, ids, None if text == "long" or not ids else np.array([-float(number == 101) for number in ids])
-        )
+        logs = None if text == "long" or not ids else np.array([-float(number == 101) for number in ids])
+        yield ScoredText(text, ids, logs)
 
 
 def measured(files, groups=None, normalized=False):
@@ -50,12 +49,8 @@ def test_means_are_over_files_and_a_tie_counts_half(tmp_path):
     results, repairs = measured(pair_files([str(tmp_path)]))
     assert results.files == {"one": 0.5, "two": 1.0} and results.score == 0.75
     assert results.groups == {"field": {"x": (0.75 + 1) / 2, "y": 0.0}, "linguistics_term": {"t": 1.0}}
-    assert {name: results.measurements[name] for name in ("accuracy", "pairs", "ties", "left_out")} == {
-        "accuracy": 0.75,
-        "pairs": 4,
-        "ties": 1,
-        "left_out": 0,
-    }
+    figures = {"accuracy": 0.75, "pairs": 4, "ties": 1, "left_out": 0}
+    assert {name: results.measurements[name] for name in figures} == figures
     assert not +repairs and not results.remarks
 
 
@@ -90,10 +85,8 @@ def test_columns_of_groups_are_chosen(tmp_path):
     [
         ([{"good": "a", "bad": "e"}], "line 1 has no column 'sentence_good': there is 'good', 'bad'; name columns"),
         ([pair("a", "e"), pair("a", 7)], "line 2: 'sentence_bad' is a number and not a text"),
-        ([pair("a", None)], "no pair of 'one' could be scored"),
         ([pair("a", "")], "no pair of 'one' could be scored; give files with pairs of texts"),
         ([], "no pair of 'one' could be scored"),
-        ([["a", "e"]], "line 1 is an array"),
     ],
 )
 def test_rows_that_are_no_pairs_are_refused(tmp_path, rows, expected):
@@ -109,31 +102,29 @@ def test_files_are_found_by_path_folder_and_pattern(tmp_path):
     assert [*pair_files([f"{tmp_path}/*.gz", str(tmp_path / "b.jsonl.gz")])] == ["b"]
     (tmp_path / "other").mkdir()
     write(tmp_path / "other" / "b.jsonl", [])
-    with pytest.raises(UsageError, match="have one name, 'b', in the results; rename one"):
-        pair_files([str(tmp_path), str(tmp_path / "other")])
-    with pytest.raises(UsageError, match="none.jsonl' names no file: there is nothing"):
-        pair_files([str(tmp_path / "none.jsonl")])
     (tmp_path / "empty").mkdir()
-    with pytest.raises(UsageError, match="empty' has no file of pairs; give files"):
-        pair_files([str(tmp_path / "empty")])
+    for paths, words in (
+        ([tmp_path, tmp_path / "other"], "have one name, 'b', in the results; rename one"),
+        ([tmp_path / "none.jsonl"], "none.jsonl' names no file: there is nothing"),
+        ([tmp_path / "empty"], "empty' has no file of pairs; give files"),
+    ):
+        with pytest.raises(UsageError, match=words):
+            pair_files([*map(str, paths)])
 
 
 def test_two_lines_are_a_pair_whose_order_is_said(tmp_path):
-    (tmp_path / "zorro.txt").write_text("the e dog\nthe dog\ne e e\nan e\n")  # the second line is the acceptable one
-    files = pair_files([str(tmp_path)])
-    assert [(each.good, each.bad) for each in read_pairs(files, None, None, Counter())] == [
-        ("the dog", "the e dog"),
-        ("an e", "e e e"),
-    ]
+    path = tmp_path / "zorro.txt"
+    path.write_text("the e dog\nthe dog\ne e e\nan e\n")  # the second line is the acceptable one
+    files, repairs = pair_files([str(tmp_path)]), Counter()
+    pairs = list(read_pairs(files, None, None, repairs))
+    assert [(each.good, each.bad) for each in pairs] == [("the dog", "the e dog"), ("an e", "e e e")]
     assert [each.good for each in read_pairs(files, ("1", "2"), None, Counter())] == ["the e dog", "e e e"]
-    repairs = Counter()
-    results = pair_accuracies(files, read_pairs(files, None, None, repairs), letters, repairs)
+    results = pair_accuracies(files, pairs, letters, repairs)
     assert results.score == 1.0 and "2 pairs of lines, the second line being the acceptable" in results.remarks[0]
-    rows = "sentence_good\tsentence_bad\nan e\te e e\n"
-    (tmp_path / "zorro.txt").write_text(rows)  # with tabs it is a table
+    path.write_text("sentence_good\tsentence_bad\nan e\te e e\n")  # with tabs it is a table
     assert [each.bad for each in read_pairs(files, None, None, Counter())] == ["e e e"]
     for content, line in (("a\nb\nc\n", 3), ("a\nb\n\nc\nd\n", 3), ("a\n\nb\nc\n", 1)):
-        (tmp_path / "zorro.txt").write_text(content)
+        path.write_text(content)
         with pytest.raises(UsageError, match=f"zorro.txt, line {line}: in a .txt file two lines are a pair"):
             list(read_pairs(files, None, None, Counter()))
 
@@ -157,7 +148,7 @@ def test_accuracies_are_those_of_an_independent_scorer(tiny_run, tmp_path, metho
     from pairs_in_torch import accuracy
 
     for number, name in enumerate(("swapped", "reversed")):
-        stories = [story(10 * number + seed)[0].split()[:9] for seed in range(12)]
+        stories = [story(10 * number + seed)[0].split()[:9] for seed in range(6)]
         rows = [pair(" ".join(words), " ".join([*words[:2], *words[:1:-1]])) for words in stories]
         write(tmp_path / f"{name}.jsonl", rows)
     bert, files, repairs = bert_jax.load(tiny_run.path), pair_files([str(tmp_path)]), Counter()

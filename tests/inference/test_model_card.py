@@ -12,19 +12,20 @@ from bert_jax.inference import model_card
 from bert_jax.run.results import Results
 from bert_jax.run.run_files import RunFiles
 from bert_jax.run.trained_model import Provenance
+from bert_jax.system.files import write_json
 
 GOLDEN = Path(__file__).parents[1] / "golden" / "gelu_erf"
 
 
-def parts_of(card: str) -> tuple[list[str], str]:
-    """The lines of the front matter, and the text after it."""
-    _, front, text = card.split("---\n", 2)
+def card_of(model: Path, folder: Path) -> tuple[list[str], str]:
+    """Exports a model; returns the lines of the front matter of its card, and the text after it."""
+    assert run(["export", str(model), str(folder / "exported")]) == 0
+    _, front, text = (folder / "exported" / "README.md").read_text().split("---\n", 2)
     return front.splitlines(), text
 
 
 def test_the_card_of_a_pretrained_run_states_its_settings_and_results(tiny_run, corpus, tmp_path):
-    assert run(["export", str(tiny_run.path), str(tmp_path / "exported")]) == 0
-    front, text = parts_of((tmp_path / "exported" / "README.md").read_text())
+    front, text = card_of(tiny_run.path, tmp_path)
     assert front[0].startswith("# license:")
     assert front[1:] == [
         *("language:", '- "en"', "library_name: transformers", "pipeline_tag: fill-mask"),
@@ -48,8 +49,7 @@ def test_the_card_of_a_pretrained_run_states_its_settings_and_results(tiny_run, 
 
 
 def test_a_checkpoint_before_the_end_has_no_results(tiny_run, tmp_path):
-    assert run(["export", str(tiny_run.checkpoints / "00000008"), str(tmp_path / "exported")]) == 0
-    _, text = parts_of((tmp_path / "exported" / "README.md").read_text())
+    _, text = card_of(tiny_run.checkpoints / "00000008", tmp_path)
     assert "- 8 steps of 8 sequences" in text and "checkpoint at step 8 of 12" in text and "## Results" not in text
 
 
@@ -57,15 +57,13 @@ def test_a_checkpoint_before_the_end_has_no_results(tiny_run, tmp_path):
     ("name", "said"), [("roberta", "A RoBERTa of 3 layers"), ("electra_generator", "An ELECTRA of 3 layers")]
 )
 def test_a_relative_is_called_by_its_name(tmp_path, name, said):
-    assert run(["export", str(GOLDEN.parent / "relatives" / name), str(tmp_path / "exported")]) == 0
-    front, text = parts_of((tmp_path / "exported" / "README.md").read_text())
+    front, text = card_of(GOLDEN.parent / "relatives" / name, tmp_path)
     assert said in text and "pipeline_tag: fill-mask" in front
     assert f"- {name.partition('_')[0]}" in front and "- bert" not in front
 
 
 def test_the_card_of_vectors_says_how_both_libraries_compute_them(tmp_path):
-    assert run(["export", str(GOLDEN.parent / "vectors" / "bert"), str(tmp_path / "exported")]) == 0
-    front, text = parts_of((tmp_path / "exported" / "README.md").read_text())
+    front, text = card_of(GOLDEN.parent / "vectors" / "bert", tmp_path)
     assert front[1:] == [
         *("library_name: sentence-transformers", "pipeline_tag: sentence-similarity", "tags:"),
         *("- sentence-transformers", "- feature-extraction", "- bert", "- bert_jax"),
@@ -74,31 +72,28 @@ def test_the_card_of_vectors_says_how_both_libraries_compute_them(tmp_path):
     assert "SentenceTransformer('exported').encode(" in text and "bert_jax.load('exported').embed(" in text
 
 
-def test_the_card_of_pairs_from_a_corpus_says_how_they_were_learned_and_measured(tiny_run, tmp_path):
-    run_of_pairs = write_vectors_run(
-        tiny_run.path,
-        tmp_path / "run",
-        texts=("query", "positive"),
-        source="text:a.txt",
-        pool="mean",
-        max_length=32,
-        batch_size=64,
-    )
-    values = {"steps": 1, "best_step": 1, "ndcg@10": 0.5, "dev_rows": 30, "training_rows": 270}
+def test_the_card_of_a_task_says_how_it_was_learned_and_measured(tiny_run, tmp_path):
+    of_task = {"texts": ("query", "positive"), "source": "text:a.txt", "pool": "mean", "max_length": 32}
+    run_of_pairs = write_vectors_run(tiny_run.path, tmp_path / "run", **of_task, batch_size=64)
+    values = {"steps": 2, "best_step": 1, "ndcg@10": 0.5, "dev_rows": 30, "training_rows": 270}
     results = Results.model_validate(values)
+    write_json(run_of_pairs.results_file, values)
+    assert model_card._results(run_of_pairs.path, (1,)) == results
+    assert not model_card._results(run_of_pairs.path, (2,)).metrics  # the card is of the best step
     config = RunFiles(run_of_pairs.path).config
     facts = list(model_card._training_lines(config, Provenance(config, steps=(1,)), results))
     assert "task: `vectors`, learned from `text:a.txt`, 270 rows" in facts
     assert "1 step of 64 pairs, whose texts are cut to 32 tokens; temperature 0.05, pooling mean" in facts
-    measured, *_ = model_card._results_table(config, results)
-    assert measured == "Measured on 30 pairs held out from the corpus, by which the checkpoint was chosen.\n"
+    of_rows = config.replace(task=config.task.replace(source=None, train="a.tsv", dev="b.tsv"))
+    for of, rows in ((config, "30 pairs held out from the corpus"), (of_rows, "30 rows of `b.tsv`")):
+        measured, *_ = model_card._results_table(of, results)
+        assert measured == f"Measured on {rows}, by which the checkpoint was chosen.\n"
 
 
 def test_an_encoder_alone_is_not_said_to_give_vectors_of_texts(tmp_path):
     shutil.copytree(GOLDEN.parent / "vectors" / "bert", tmp_path / "encoder")
     (tmp_path / "encoder" / "modules.json").unlink()
-    assert run(["export", str(tmp_path / "encoder"), str(tmp_path / "exported")]) == 0
-    front, text = parts_of((tmp_path / "exported" / "README.md").read_text())
+    front, text = card_of(tmp_path / "encoder", tmp_path)
     assert "pipeline_tag: feature-extraction" in front and "sentence" not in text
 
 
@@ -108,8 +103,7 @@ def test_nothing_is_claimed_of_a_model_that_was_not_trained_here(tmp_path, impor
     shutil.copytree(GOLDEN, source)
     if imported:
         assert run(["import", str(source), str(tmp_path / "run")]) == 0
-    assert run(["export", str(tmp_path / "run" if imported else source), str(tmp_path / "exported")]) == 0
-    front, text = parts_of((tmp_path / "exported" / "README.md").read_text())
+    front, text = card_of(tmp_path / "run" if imported else source, tmp_path)
     assert "language:" not in front
     assert "given`, whose files don't say how it was trained\n" in text
     assert "steps" not in text and "optimizer" not in text and "## Results" not in text
@@ -121,11 +115,6 @@ def test_each_comparison_of_words_has_a_column(tiny_copy, tmp_path):
     results |= {"mlm_accuracy": 0.75, "baseline": known, "64/mlm_accuracy": 0.25}
     results["baselines"] = {"tf-idf": {"mlm_accuracy": 0.125}, "BM25": known}
     tiny_copy.results_file.write_text(json.dumps(results))
-    assert run(["export", str(tiny_copy.path), str(tmp_path / "exported")]) == 0
-    lines = (tmp_path / "exported" / "README.md").read_text().splitlines()
-    assert {
-        "| | model | tf-idf | BM25 |",
-        "|---|---|---|---|",
-        "| masked-language accuracy | 0.7500 | 0.1250 | 0.5000 |",
-        "| 64/mlm_accuracy | 0.2500 | | |",
-    } <= set(lines)
+    table = "| | model | tf-idf | BM25 |\n|---|---|---|---|\n| masked-language accuracy | 0.7500 | 0.1250 | 0.5000 |\n"
+    _, text = card_of(tiny_copy.path, tmp_path)
+    assert table in text and "\n| 64/mlm_accuracy | 0.2500 | | |\n" in text
