@@ -4,16 +4,16 @@ import itertools
 import json
 from pathlib import Path
 
-import jax
 import numpy as np
 import pytest
+from stages import parameters
 
 from bert_jax.cli.main import run as bert_jax_command
 from bert_jax.config.finetune import FinetuneConfig, TaskRunConfig
 from bert_jax.config.operation import LoggingConfig
 from bert_jax.config.task import TaskConfig
 from bert_jax.config.training import OptimizerConfig
-from bert_jax.finetuning.finetune import DevRows, finetune
+from bert_jax.finetuning.finetune import finetune
 from bert_jax.run.manifest import checkpoint_path
 from bert_jax.run.run_directory import RunDirectory
 from bert_jax.run.run_files import RunFiles
@@ -39,11 +39,6 @@ def written(path: Path, score: bool = False) -> str:
         ]
     path.write_text("".join(json.dumps(row) + "\n" for row in rows))
     return str(path)
-
-
-def parameters_of(path: Path) -> list[np.ndarray]:
-    model = TrainedModel.open(path)
-    return jax.tree.leaves(jax.device_get(model.read(jax.tree.map(lambda _: None, model.shapes))))
 
 
 @pytest.fixture(scope="module")
@@ -82,26 +77,17 @@ def test_vectors_find_what_words_do_not(finished):
 
 
 @pytest.mark.long
-def test_going_on_gives_what_was_not_interrupted(config, finished, tmp_path, monkeypatch):
-    evaluate, calls = DevRows.evaluate, []
-
-    def stopped_at_the_second(self, *arguments):
-        calls.append(1)
-        if len(calls) == 2:
-            raise Interrupted("here")
-        return evaluate(self, *arguments)
-
-    monkeypatch.setattr(DevRows, "evaluate", stopped_at_the_second)
+def test_going_on_gives_what_was_not_interrupted(config, finished, tmp_path, evaluations):
     run = RunDirectory(tmp_path / "run")
     with pytest.raises(Interrupted):
         finetune(config, run)
     assert run.newest_step == 20
     assert finetune(config, run).content == json.loads(finished.results_file.read_text())
-    ends = [parameters_of(checkpoint_path(each.checkpoints, 60)) for each in (finished, run)]
-    assert all(map(np.array_equal, *ends))
+    first, second = (parameters(checkpoint_path(each.checkpoints, 60)) for each in (finished, run))
+    assert first == second
 
 
-def test_it_is_measured_again_and_on_pairs_with_scores(finished, tmp_path, capsys):
+def test_it_is_measured_again_and_on_pairs_with_scores_and_compares_pairs(finished, config, tmp_path, capsys):
     scored = written(tmp_path / "scored.jsonl", score=True)
     assert bert_jax_command(["evaluate", str(finished.path), "--json"]) == 0
     again = json.loads(capsys.readouterr().out)
@@ -110,9 +96,6 @@ def test_it_is_measured_again_and_on_pairs_with_scores(finished, tmp_path, capsy
     found = json.loads(capsys.readouterr().out)
     assert found["metric"] == "spearman" and found["score"] > 0.7 and found["dev_rows"] == 32
     assert {"8/spearman", "pearson", "baselines"} <= found.keys()
-
-
-def test_pairs_are_compared_by_predict(finished, config, tmp_path):
     assert bert_jax_command(["predict", str(finished.path), config.task.train, str(tmp_path / "out.jsonl")]) == 0
     rows = [json.loads(line) for line in (tmp_path / "out.jsonl").read_text().splitlines()]
     assert len(rows) == 16 and np.mean([row["predicted_similarity"] for row in rows]) > 0.6
