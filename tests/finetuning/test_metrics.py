@@ -16,7 +16,6 @@ from bert_jax.finetuning.metrics import (
     class_table,
     confusion_of,
     label_metrics,
-    metric_of,
     number_metrics,
     scored,
     tag_counts,
@@ -31,27 +30,15 @@ from bert_jax.system.json_file import MOST_JSON_BYTES
 
 def test_classes_are_measured_with_a_confusion():
     found = class_metrics([1, 1, 1, 0, 0, 0], [1, 1, 0, 1, 0, 0], ("no", "yes")).content
-    assert found["accuracy"] == found["f1"] == found["macro_f1"] == pytest.approx(2 / 3)
-    assert found["matthews"] == pytest.approx(1 / 3)
     assert found["confusion"] == {"yes": {"yes": 2, "no": 1}, "no": {"no": 2, "yes": 1}}
     yes = {"label": "yes", "rows": 3, "predicted": 3} | dict.fromkeys(("precision", "recall", "f1"), 2 / 3)
     assert yes in found["classes"] and found["unlearned"] == ""
-
-
-def test_f1_is_the_second_classs_or_the_mean_of_more():
-    assert class_metrics([1, 0, 0, 0], [1, 1, 0, 0], ("no", "yes")).metrics["f1"] == pytest.approx(2 / 3)
     three = class_metrics([0, 1, 2], [0, 1, 1], ("a", "b", "c")).content
-    assert three["f1"] == three["macro_f1"] == pytest.approx((1 + 2 / 3 + 0) / 3)
     assert three["confusion"] == {"c": {"b": 1}, "a": {"a": 1}, "b": {"b": 1}}
     assert three["unlearned"] == "never predicted: 1 of 3 classes, by rows 'c' (1)"
+    absent = class_metrics([0, 2, 2], [0, 2, 2], ("a", "b", "c")).content
+    assert absent["macro_f1"] == 1.0 and [each["label"] for each in absent["classes"]][-1] == "b"
     assert class_metrics([1, 1], [1, 1], ("no", "yes")).metrics["matthews"] == 0.0
-
-
-def test_classes_that_do_not_occur_are_not_in_the_mean():
-    names = ("a", "b", "c")
-    found = class_metrics([0, 2, 2], [0, 2, 2], names).content
-    assert found["macro_f1"] == found["f1"] == 1.0 and [each["label"] for each in found["classes"]][-1] == "b"
-    assert class_metrics([0, 2], [0, 1], names).metrics["macro_f1"] == pytest.approx(1 / 3)
 
 
 def test_numbers_are_measured_by_correlations():
@@ -122,47 +109,36 @@ def test_entities_are_known_by_their_tags(tags, forms):
 TAGS = TaskConfig(name="x", kind="tags", train="rows.conll")
 
 
-def test_odd_tags_are_named_with_their_counts(capsys):
-    counts = Counter({"O": 356, "B-PER": 3, "0": 1})
-    config = TAGS.replace(labels=("0", "B-LOC", "B-PER", "O"))
-    check_entity_tags(config, counts)
-    odd = "rows.conll: entity F1 counts these tags as O, since they name no entity: '0' (1 of 360 words)"
-    assert odd in told(capsys) and metric_of(config) == "entity_f1"
-    config = TAGS.replace(labels=("1", "O"))
-    check_entity_tags(config, Counter({"O": 2, "1": 3}))
-    assert "accuracy alone is measured and no entity F1" in told(capsys)
-    assert metric_of(config) == "accuracy"
-    with pytest.raises(UsageError, match="--task.metric=entity_f1 .* these don't name any: '1' \\(3 of 5 words\\)"):
-        check_entity_tags(config.replace(metric="entity_f1"), Counter({"O": 2, "1": 3}))
-    check_entity_tags(TAGS.replace(labels=("NOUN", "VERB")), Counter(NOUN=1))
-    assert not told(capsys)
+ALONE = "rows.conll: accuracy alone is measured and no entity F1, since "
 
 
 @pytest.mark.parametrize(
-    "tags, odd",
+    "counts, said",
     [
-        ("0 B-PER I-PER", "since no tag is O and these tags name no entity: '0' (5 of 7 words)"),
-        ("_ b-per", "these tags name no entity: '_' (5 of 6 words), 'b-per' (1 of 6 words)"),
-        ("o b_per", "these tags name no entity: 'o' (5 of 6 words), 'b_per' (1 of 6 words)"),
-        ("OUT B-PER", "since no tag is O and there are only 'OUT', 'B-PER'"),
+        ({"O": 356, "B-P": 3, "B-L": 0, "0": 1}, "tags as O, since they name no entity: '0' (1 of 360 words)"),
+        ({"O": 2, "1": 3}, "accuracy alone is measured and no entity F1"),
+        ({"NOUN": 1, "VERB": 0}, ""),
+        ({"0": 5, "B-PER": 1, "I-PER": 1}, f"{ALONE}no tag is O and these tags name no entity: '0' (5 of 7 words)"),
+        ({"_": 5, "b-per": 1}, "these tags name no entity: '_' (5 of 6 words), 'b-per' (1 of 6 words)"),
+        ({"o": 5, "b_per": 1}, "these tags name no entity: 'o' (5 of 6 words), 'b_per' (1 of 6 words)"),
+        ({"OUT": 5, "B-PER": 1}, f"{ALONE}no tag is O and there are only 'OUT', 'B-PER'"),
     ],
 )
-def test_tags_of_entities_without_o_are_named(capsys, tags, odd):
-    names = tuple(tags.split())
-    check_entity_tags(TAGS.replace(labels=names), Counter(dict.fromkeys(names, 1)) + Counter({names[0]: 4}))
-    assert "rows.conll: accuracy alone is measured and no entity F1, since no tag is O and " in (said := told(capsys))
-    assert odd in said
+def test_odd_tags_are_named_with_their_counts(capsys, counts, said):
+    check_entity_tags(TAGS.replace(labels=tuple(counts)), Counter(counts))
+    told = " ".join(capsys.readouterr().err.split())
+    assert said in told and bool(said) == bool(told)
 
 
-def told(capsys) -> str:
-    return " ".join(capsys.readouterr().err.split())
+def test_a_metric_of_entities_is_refused_where_tags_name_none():
+    with pytest.raises(UsageError, match="--task.metric=entity_f1 .* these don't name any: '1' \\(3 of 5 words\\)"):
+        check_entity_tags(TAGS.replace(labels=("1", "O"), metric="entity_f1"), Counter({"O": 2, "1": 3}))
 
 
 @pytest.mark.parametrize(
     "text, plain",
     [
         ("The  Cat's tail, an ANNEX.", "cats tail annex"),
-        ("a.b-c", "ab-c".replace("-", "")),
         ("“the” 10,000 $", "“ ” 10000"),
         ("theater", "theater"),
     ],
@@ -176,7 +152,6 @@ def test_words_of_scripts_without_spaces_are_characters():
     assert _words("《东京大学》 in 1877", False) == ["《东京大学》", "in", "1877"]
     assert scored(["东京大学"], "东京", True) == (0.0, pytest.approx(2 / 3))
     assert scored(["东京大学"], "《东京大学》", True) == (1.0, 1.0)
-    assert scored(["东京大学"], "东京", False) == (0.0, 0.0)
 
 
 @pytest.mark.parametrize(
@@ -208,18 +183,11 @@ def test_answers_are_measured_with_and_without_null_answers():
     assert (found["f1"], found["answerable_f1"], found["unanswerable_exact_match"]) == (0.5, 0.5, 0.5)
     # Answers up to 1.0 give cat and dog, and x wrongly; all thresholds from -2.0 to 1.0 are right three times.
     assert (found["best_f1"], found["best_f1_threshold"]) == (0.75, -2.0)
-
-
-def test_questions_of_a_kind_that_none_is_of_are_not_measured():
-    found = answer_metrics([["cat"]], [answered("cat", "cat", -2.0)], False)
+    found = answer_metrics(golds[:1], odds[:1], False)  # of a kind of questions that is not there, there are no metrics
     assert found["answerable_f1"] == 1.0 and not any(name.startswith("unanswerable") for name in found)
-
-
-def test_the_best_threshold_takes_all_answers_of_the_same_odds():
-    golds, odds = [["cat"], []], 1.0
-    answers = [answered("", text, odds) for text in ("cat", "x")]
-    found = answer_metrics(golds, answers, False)
-    assert found["best_f1"] == 0.5 and found["best_f1_threshold"] < odds
+    equal = [answered("", text, 1.0) for text in ("cat", "x")]  # a threshold takes all answers of the same odds
+    found = answer_metrics([["cat"], []], equal, False)
+    assert found["best_f1"] == 0.5 and found["best_f1_threshold"] < 1.0
 
 
 def test_classes_that_were_not_learned_are_named_and_aggregated():
@@ -247,8 +215,8 @@ def test_what_a_class_is_taken_for_stands_beside_it():
 @pytest.mark.parametrize("letter", ["x", "\U0001f600", "\x07"])
 @pytest.mark.long(first=1)
 def test_the_largest_results_are_read_by_their_readers(letter, tmp_path):
-    names = [f"{letter * 60}{number}" for number in range(40_000)]
-    golds = list(range(40_000)) * 2
+    names = [f"{letter * 600}{number}" for number in range(8_000)]
+    golds = list(range(8_000)) * 2
     predicted = [*golds[1:], 0]
     right = Counter(names[gold] for gold, guess in zip(golds, predicted, strict=True) if gold == guess)
     sides = [[names[number] for number in side] for side in (golds, predicted)]
