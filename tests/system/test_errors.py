@@ -1,8 +1,9 @@
 import pickle
+from types import SimpleNamespace
 
 import pytest
 
-from bert_jax.system import progress
+from bert_jax.system import errors, progress
 from bert_jax.system.errors import RunError, Setting, UsageError, listed, quoted
 
 
@@ -33,3 +34,25 @@ def test_values_without_a_repr_are_shown_by_their_type():
     assert quoted(inside) == "[[...]]"
     assert quoted(10**5000) == "<int>" and quoted({"label": 10**5000}) == "<dict>"
     assert listed([10**5000]) == "<int>"
+
+
+@pytest.mark.parametrize(
+    "note, command",
+    [
+        (
+            '{"url": "file:///tmp/bert_jax-0.1.0-py3-none-any.whl", "archive_info": {}}',
+            'pip install "bert_jax[tasks] @ file:///tmp/bert_jax-0.1.0-py3-none-any.whl"',
+        ),
+        (
+            '{"url": "https://host/bert_jax.git", "vcs_info": {"vcs": "git", "commit_id": "ab"}}',
+            'pip install "bert_jax[tasks] @ git+https://host/bert_jax.git@ab"',
+        ),
+        (None, 'pip install "bert_jax[tasks]"'),
+    ],
+)
+def test_an_extra_is_installed_from_where_the_package_came(monkeypatch, tmp_path, note, command):
+    assert errors.install_extra("tasks") == 'pip install -c launch/constraints.txt -e ".[tasks]"'  # of a checkout
+    notes = {"direct_url.json": note}
+    monkeypatch.setattr(errors, "_CONSTRAINTS", tmp_path / "constraints.txt")
+    monkeypatch.setattr(errors, "distribution", lambda name: SimpleNamespace(read_text=notes.__getitem__))
+    assert errors.install_extra("tasks") == command
