@@ -15,7 +15,6 @@ PREPARE = "prepare demo --workdir ../run --data.source text:../text.txt --vocabu
 @pytest.mark.parametrize(
     "words",
     [
-        "params tiny",
         "doctor text:../text.txt --config demo",
         PREPARE,
         pytest.param(

@@ -11,7 +11,6 @@ from conftest import program
 from warm_process import COMMAND
 
 import bert_jax
-from bert_jax.cli.main import run
 
 LINES = ["The old cat.", "", "  The river\tcrosses the bridge. ", "dog " * 40]
 
@@ -24,9 +23,8 @@ def lines(tmp_path_factory):
 
 
 @pytest.mark.long
-def test_a_line_is_a_text_and_an_empty_one_too(tiny_run, lines, tmp_path, capsys):
-    assert run(["features", str(tiny_run.path), str(lines), str(tmp_path / "out.npz")]) == 0
-    said = capsys.readouterr().err
+def test_a_line_is_a_text_and_an_empty_one_too(tiny_run, lines, tmp_path, done):
+    said = done("features", tiny_run.path, lines, tmp_path / "out.npz").err
     assert "1 of 4 texts are longer than 32 tokens" in said and "out.npz: features of 4 texts" in said
     expected = list(bert_jax.load(tiny_run.path).features(LINES))
     with np.load(tmp_path / "out.npz") as found:
@@ -35,12 +33,11 @@ def test_a_line_is_a_text_and_an_empty_one_too(tiny_run, lines, tmp_path, capsys
         assert np.diff(found["offsets"]).tolist() == [len(one.pieces) for one in expected]
 
 
-def test_columns_are_texts_or_pairs(tiny_run, tmp_path):
+def test_columns_are_texts_or_pairs(tiny_run, tmp_path, done):
     rows = [{"a": "The cat.", "b": {"c": "It sees."}}, {"a": None, "b": {"c": "The dog."}}]
     (tmp_path / "in.jsonl").write_text("\n".join(map(json.dumps, rows)))
     flags = ["--texts", "a", "b.c", "--layers", "-1", "0", "--join", "sum", "--pool", "mean", "--dtype", "float16"]
-    command = ["features", str(tiny_run.path), str(tmp_path / "in.jsonl"), str(tmp_path / "out.jsonl"), *flags]
-    assert run(command) == 0
+    done("features", tiny_run.path, tmp_path / "in.jsonl", tmp_path / "out.jsonl", *flags)
     pairs = [("The cat.", "It sees."), ("", "The dog.")]
     expected = bert_jax.load(tiny_run.path).features(pairs, [-1, 0], "sum", "mean", "float16")
     for line, pair, one in zip((tmp_path / "out.jsonl").read_text().splitlines(), pairs, expected, strict=True):
@@ -68,11 +65,11 @@ def vectors_in(path) -> np.ndarray:
     return np.array([json.loads(line)["vector"] for line in path.read_text().splitlines()])
 
 
-@pytest.mark.parametrize("name", ["out.npz", "out.parquet", "out.jsonl"])
-@pytest.mark.parametrize("flags, width", [([], 32), (["--width", "8"], 8)])
-def test_a_run_trained_for_vectors_writes_them(vectors_run, lines, tmp_path, capsys, name, flags, width):
-    assert run(["features", str(vectors_run.path), str(lines), str(tmp_path / name), *flags]) == 0
-    said = capsys.readouterr().err
+@pytest.mark.parametrize(
+    "name, flags, width", [("out.npz", [], 32), ("out.parquet", [], 32), ("out.jsonl", ["--width", "8"], 8)]
+)
+def test_a_run_trained_for_vectors_writes_them(vectors_run, lines, tmp_path, done, name, flags, width):
+    said = done("features", vectors_run.path, lines, tmp_path / name, *flags).err
     assert f"{name}: features of 4 texts, of each the mean over its tokens (layer 2; {width} numbers, norm" in said
     expected = bert_jax.load(vectors_run.path).embed(LINES, width)
     np.testing.assert_allclose(vectors_in(tmp_path / name), expected, atol=2e-6)
@@ -86,59 +83,16 @@ def test_a_run_trained_for_vectors_writes_them(vectors_run, lines, tmp_path, cap
         (["--layers", "1", "-1", "--pool", "max"], "the maximum over its tokens (layers 1 2 by concat)"),
     ],
 )
-def test_flags_of_layers_choose_the_same_of_any_run(vectors_run, tiny_run, lines, tmp_path, capsys, flags, what):
+def test_flags_of_layers_choose_the_same_of_any_run(vectors_run, tiny_run, lines, tmp_path, done, flags, what):
     for path in (vectors_run.path, tiny_run.path):
-        assert run(["features", str(path), str(lines), str(tmp_path / f"{path.name}.npz"), *flags]) == 0
-        assert f"features of 4 texts, of each {what}" in capsys.readouterr().err
+        said = done("features", path, lines, tmp_path / f"{path.name}.npz", *flags).err
+        assert f"features of 4 texts, of each {what}" in said
     one, other = (np.load(tmp_path / f"{path.name}.npz")["vectors"] for path in (vectors_run.path, tiny_run.path))
     np.testing.assert_allclose(one, other, atol=2e-6)
 
 
-def test_a_width_of_a_run_that_was_not_trained_for_vectors_is_of_means(tiny_run, lines, tmp_path, capsys):
-    assert run(["features", str(tiny_run.path), str(lines), str(tmp_path / "out.npz"), "--width", "8"]) == 0
-    assert "the model was not trained for vectors of texts" in capsys.readouterr().err
+def test_a_width_of_a_run_that_was_not_trained_for_vectors_is_of_means(tiny_run, lines, tmp_path, done):
+    said = done("features", tiny_run.path, lines, tmp_path / "out.npz", "--width", "8").err
+    assert "the model was not trained for vectors of texts" in said
     expected = bert_jax.load(tiny_run.path).embed(LINES, 8)
     np.testing.assert_allclose(vectors_in(tmp_path / "out.npz"), expected, atol=2e-6)
-
-
-@pytest.mark.parametrize(
-    "flags, words",
-    [
-        (["--width", "8", "--pool", "mean"], "--width is for the vectors that a run was trained for, and --pool for"),
-        (["--width", "33"], "--width=33 is not possible: this model's vectors have 32 numbers; give 1 to 32"),
-        (["--width", "0"], "--width 0: expected a whole number above 0"),
-    ],
-)
-def test_a_wrong_width_is_one_line_and_leaves_nothing(vectors_run, lines, tmp_path, capsys, flags, words):
-    assert run(["features", str(vectors_run.path), str(lines), str(tmp_path / "out.npz"), *flags]) == 2
-    said = capsys.readouterr().err.splitlines()
-    assert len(said) == 1 and words in said[0] and not list(tmp_path.iterdir())
-
-
-@pytest.mark.parametrize(
-    "content, name, flags, words",
-    [
-        ("a\tb\nx\ty\n", "in.tsv", [], "in.tsv has the columns 'a', 'b'; name that of the texts by --texts"),
-        ("a\tb\nx\ty\n", "in.tsv", ["--texts", "c"], "line 2 has no column 'c': there is 'a', 'b'; name columns"),
-        ("x O\n", "in.conll", ["--texts", "words"], "in.conll has words and no texts; give a text a line"),
-        ("x\n", "in.txt", ["--texts", "a", "b", "c"], "--texts a b c are 3 columns; give one, or a pair's two"),
-        ("x\n", "in", ["--texts", "a"], "its name doesn't tell how it is written; name it .csv, .tsv or .jsonl"),
-        (None, "in.txt", [], "in.txt can't be read"),
-    ],
-)
-def test_wrong_use_is_one_line_and_leaves_nothing(tiny_run, tmp_path, capsys, content, name, flags, words):
-    if content is not None:
-        (tmp_path / name).write_text(content)
-    before = list(tmp_path.iterdir())
-    assert run(["features", str(tiny_run.path), str(tmp_path / name), str(tmp_path / "out.npz"), *flags]) == 2
-    said = capsys.readouterr().err.splitlines()
-    assert len(said) == 1 and words in said[0] and list(tmp_path.iterdir()) == before
-
-
-def test_files_are_checked_before_anything_is_read(capsys):
-    for source, output, words in (
-        ("-", "out.npz", "standard input holds a text a line and has no columns"),
-        ("same.jsonl", "same.jsonl", "same.jsonl is the input"),
-    ):
-        assert run(["features", "absent", source, output, "--texts", "a"]) == 2
-        assert words in capsys.readouterr().err

@@ -1,7 +1,6 @@
 """--dry-run and --print-config."""
 
 import json
-from pathlib import Path
 
 import pytest
 
@@ -22,26 +21,24 @@ def contents(folder):
     return {path: path.stat().st_mtime_ns for path in folder.rglob("*")}
 
 
-def test_a_dry_run_tells_what_would_be_done_and_writes_nothing(config_file, tiny_run, tmp_path, capsys):
-    assert run(["pretrain", str(config_file), "--workdir", str(tmp_path / "run"), "--dry-run"]) == 0
-    assert "a new one of 12 steps" in (shown := capsys.readouterr().out) and "a device by formula: state" in shown
+def test_a_dry_run_tells_what_would_be_done_and_writes_nothing(config_file, tiny_run, tmp_path, done, refused):
+    shown = done("pretrain", config_file, "--workdir", tmp_path / "run", "--dry-run").out
+    assert "a new one of 12 steps" in shown and "a device by formula: state" in shown
     assert not list(tmp_path.iterdir())
     before = contents(tiny_run.path)
-    command = ["pretrain", str(config_file), "--workdir", str(tiny_run.path), "--dry-run"]
-    assert run([*command, "--phases.0.steps", "20"]) == 0
-    assert "go on from step 12 of 20" in (shown := capsys.readouterr().out) and "20 steps (8 left)" in shown
-    assert run([*command, "--seed", "9"]) == 2
-    assert "is another run: --seed is 0 there and 9 now" in capsys.readouterr().err
+    command = ["pretrain", config_file, "--workdir", tiny_run.path, "--dry-run"]
+    shown = done(*command, "--phases.0.steps", "20").out
+    assert "go on from step 12 of 20" in shown and "20 steps (8 left)" in shown
+    assert "is another run: --seed is 0 there and 9 now" in refused(*command, "--seed", "9")
     assert contents(tiny_run.path) == before
 
 
-def test_a_dry_run_of_a_task_reads_its_rows(tiny_run, tmp_path, capsys):
-    rows = "\n".join(json.dumps({"sentence": f"The old cat {n}.", "label": n % 2}) for n in range(20))
-    (tmp_path / "rows.jsonl").write_text(rows)
-    flags = ["--init", str(tiny_run.path), "--task.train", str(tmp_path / "rows.jsonl"), "--task.max-length", "32"]
-    flags += ["--task.batch-size", "5", "--task.epochs", "2", "--workdir", str(tmp_path / "run"), "--dry-run"]
-    assert run(["finetune", "sst2", *flags, "--task.dev", str(tmp_path / "rows.jsonl")]) == 0
-    shown = capsys.readouterr().out
+def test_a_dry_run_of_a_task_reads_its_rows(tiny_run, tmp_path, done):
+    rows = tmp_path / "rows.jsonl"
+    rows.write_text("\n".join(json.dumps({"sentence": f"The old cat {n}.", "label": n % 2}) for n in range(20)))
+    flags = ["--init", tiny_run.path, "--task.train", rows, "--task.dev", rows, "--workdir", tmp_path / "run"]
+    flags += ["--task.max-length", "32", "--task.batch-size", "5", "--task.epochs", "2"]
+    shown = done("finetune", "sst2", *flags, "--dry-run").out
     for words in (
         "a new one of 8 steps",
         "20 of ",
@@ -84,13 +81,3 @@ def test_a_printed_config_is_one_that_builds_the_same(command, kind, tmp_path, c
     assert isinstance(built["config"], kind) and built["config"].seed == 7
     if kind is AdaptConfig:  # the others are the model's
         assert built["config"].model.model_fields_set == {"dropout", "attention_dropout"}
-
-
-def test_text_that_is_refused_leaves_nothing_of_a_run(config_file, tmp_path, monkeypatch, capsys):
-    monkeypatch.chdir(tmp_path)
-    Path("empty.txt").touch()
-    Path("file").touch()
-    for workdir, said in (("run", "holds no text"), ("", "a path is empty"), ("file", "file is a file; give a folder")):
-        command = ["pretrain", str(config_file), "--workdir", workdir, "--data.source", "empty.txt"]
-        assert run(command) == 2 and said in capsys.readouterr().err
-    assert {path.name for path in tmp_path.iterdir()} == {"empty.txt", "file"}
