@@ -47,49 +47,33 @@ def count(slow) -> int:
     return 3_000 if slow else 60
 
 
-def test_config(small, count, tmp_path):
-    file = shutil.copy(small.config_file, tmp_path / "config.json")  # no manifest notices its damage there
+CHECKPOINT = "checkpoints/00000004"
+READS = {
+    "config.json": lambda run: (RunFiles(run.path).config, verify(run)),
+    "manifest.json": lambda run: (verify(run), RunFiles(run.path).config, checkpoint_damage(chosen(run.path))),
+    f"{CHECKPOINT}/manifest.json": lambda run: (verify(run), run.results(4), chosen(run.path)),
+    "results.json": lambda run: (run.results(4), verify(run)),
+    "metrics.jsonl": lambda run: (read_metrics(run.metrics_file), verify(run)),
+    "metrics.jsonl, training on": lambda run: MetricsLog(run.path, 4).close(),
+    "tokenizer/origin.json": lambda run: (_is_current({"read": None}, run.tokenizer / "origin.json"), verify(run)),
+}
+"""How commands read each file of a run."""
+
+
+def chosen(path):
+    return chosen_checkpoint(RunFiles(path)).path
+
+
+@pytest.mark.parametrize("name", READS)
+def test_a_damaged_file_of_a_run_is_read_or_refused_in_one_line(small, count, name):
+    attack(lambda: READS[name](small), small.path / name.partition(",")[0], count)
+
+
+def test_a_damaged_file_that_no_manifest_of_a_run_lists_is_read_or_refused_in_one_line(small, count, tmp_path):
+    file = shutil.copy(small.config_file, tmp_path / "config.json")
     attack(lambda: RunFiles(tmp_path).config, file, count)
-    attack(lambda: (RunFiles(small.path).config, verify(small)), small.config_file, count)
-
-
-def test_manifest_of_a_run(small, count):
-    def read():
-        verify(small)
-        _ = RunFiles(small.path).config
-        checkpoint_damage(chosen_checkpoint(RunFiles(small.path)).path)
-
-    attack(read, small.manifest.path, count)
-
-
-def test_manifest_of_a_checkpoint(small, count):
-    [path] = complete(small.checkpoints)
-
-    def read():
-        verify(small)
-        small.results(4)
-        chosen_checkpoint(RunFiles(small.path))
-
-    attack(read, path / "manifest.json", count)
-
-
-def test_a_manifest_of_a_checkpoint_by_itself(small, count, tmp_path):
-    path = shutil.copytree(complete(small.checkpoints)[0], tmp_path / "00000004")
-    attack(lambda: chosen_checkpoint(RunFiles(path)).path, path / "manifest.json", count)
-
-
-def test_results(small, count):
-    attack(lambda: (small.results(4), verify(small)), small.results_file, count)
-
-
-def test_metrics(small, count):
-    attack(lambda: (read_metrics(small.metrics_file), verify(small)), small.metrics_file, count)
-    attack(lambda: MetricsLog(small.path, 4).close(), small.metrics_file, count)  # training goes on with them
-
-
-def test_origin_of_a_tokenizer(small, count):
-    marker = small.tokenizer / "origin.json"
-    attack(lambda: (_is_current({"read": None}, marker), verify(small)), marker, count)
+    path = shutil.copytree(small.path / CHECKPOINT, tmp_path / "00000004")
+    attack(lambda: chosen(path), path / "manifest.json", count)
 
 
 def test_what_orbax_reads(small, count, capfd):

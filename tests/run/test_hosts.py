@@ -16,7 +16,6 @@ from conftest import command, faked_devices, prepared_copy, program
 import bert_jax
 from bert_jax.config.operation import HostsConfig
 from bert_jax.config.run import RunConfig
-from bert_jax.config.settings import SettingsError
 from bert_jax.instances.prepared_data import PreparedData
 from bert_jax.instances.shards import InstanceSource, shard_path
 from bert_jax.pretraining.pretrain import pretrain
@@ -261,19 +260,6 @@ def wait_for(path, processes, there=lambda path: True):
                     os.killpg(process.pid, signal.SIGKILL)
             pytest.fail("\n".join(process.communicate()[0] for process in processes))
         time.sleep(0.05)
-
-
-@pytest.mark.parametrize(
-    "given, said",
-    [
-        ({"coordinator": "10.0.0.1:8476"}, "go together; give all three or none"),
-        ({"coordinator": "10.0.0.1:8476", "count": 2, "index": 2}, "must be less than --hosts.count=2"),
-        ({"coordinator": "10.0.0.1", "count": 2, "index": 0}, "coordinator"),
-    ],
-)
-def test_settings_that_name_no_host_are_refused(given, said):
-    with pytest.raises(SettingsError, match=said):
-        HostsConfig(**given)
 
 
 def test_all_go_on_together_from_what_the_first_did_alone(monkeypatch):

@@ -82,8 +82,6 @@ def test_another_programs_directory_is_not_overwritten(tmp_path):
         (None, "is no run"),
         ({"schema_version": 99, "config": {}}, "has schema_version 99 and this release reads 1"),
         ({"schema_version": 1, "config": {"self": 1}}, "--self: there is no such setting"),
-        ({"schema_version": 1, "config": {"model": {"hidden_size": 2**63}}}, "hidden-size=9223372036854775808: exp"),
-        ({"schema_version": 1, "config": {"model": {"layer_norm_epsilon": 1e308}}}, "layer-norm-epsilon=1e+308: exp"),
         ({"schema_version": 1, "config": {"modle": {}}}, "modle: there is no such setting; did you mean model"),
     ],
 )
@@ -99,9 +97,7 @@ def test_a_config_that_is_not_ours_is_refused(tmp_path, content, words):
     "content, reason",
     [
         ("{", "it is no JSON"),
-        ("[" * 100_000, "it is nested"),
         ('{"schema_version": 1, "config": 7}', "it has no settings"),
-        ("7", "it holds a number and should hold an object"),
         ("null", "it holds null and should hold an object"),
     ],
 )

@@ -196,4 +196,4 @@ def test_a_run_may_be_named_by_a_relative_path(tiny_run, tmp_path, monkeypatch):
     shutil.copytree(tiny_run.path, tmp_path / "run")
     monkeypatch.chdir(tmp_path)
     assert not any(verdict.damage for verdict in verify(RunDirectory("run")))
-    assert bert_jax.load("run").fill_mask("The [MASK].") == bert_jax.load(tmp_path / "run").fill_mask("The [MASK].")
+    assert bert_jax.load("run").steps == (12,)

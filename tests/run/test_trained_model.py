@@ -183,8 +183,7 @@ def test_results_of_a_checkpoint_that_is_damaged_by_now_are_measured_anew(scored
     assert "is about step 4, whose checkpoint is damaged (config.json is not as it was written)" in said
 
 
-@pytest.mark.parametrize("listed", [True, False])
-@pytest.mark.parametrize("change", ["seed", "tokenizer"])
+@pytest.mark.parametrize("change, listed", [("seed", True), ("tokenizer", False)])
 @pytest.mark.long(first=1)
 def test_a_checkpoint_of_another_run_is_not_used(run, tiny_config, tmp_path, change, listed, capsys):
     other = shutil.copytree(run.path, tmp_path / "other")
