@@ -72,36 +72,33 @@ def test_slurm_may_lend_some_of_the_gpus(machine):
     assert all(run.endswith("JAX_LOCAL_DEVICE_IDS=0,1") for run in machine.lines("runs"))
 
 
-def test_a_preempted_job_is_queued_again(machine):
-    machine.set("codes", 143, 143)
-    said = launch(machine, **JOB, code=143)
-    assert "stopped after a checkpoint (exit code 143); queueing job 7 again" in said
-    assert machine.lines("calls")[-1] == "scontrol requeue 7"
+STOPPED = "stopped after a checkpoint (exit code 143); queueing job 7 again"
+GIVING_UP = "killed once more (exit code 137) after 3 restarts: giving up"
 
 
-def test_a_cancelled_job_stays_cancelled(machine):
-    machine.set("codes", 143, 143)
-    machine.set("job", "CANCELLED")
-    launch(machine, **JOB, code=143)
-    assert "scontrol requeue 7" not in machine.lines("calls")
-
-
-def test_restarts_of_a_job_are_limited_too(machine):
-    machine.set("codes", 137, 137)
-    said = launch(machine, **JOB, RESTARTS="3", SLURM_RESTART_COUNT="3", code=137)
-    assert "killed once more (exit code 137) after 3 restarts: giving up" in said
-    assert "scontrol requeue 7" not in machine.lines("calls")
-    machine.set("codes", 137, 137)
-    launch(machine, **JOB, RESTARTS="3", SLURM_RESTART_COUNT="2", code=137)
-    assert machine.lines("calls")[-1] == "scontrol requeue 7"
-
-
-@pytest.mark.parametrize("codes, code", [((0, 1), 1), ((0, 2), 2), ((1, 134), 1), ((134, 2), 2)])
-def test_a_failed_job_is_not_queued_again(machine, codes, code):
-    """Nor where the processes that lost the failed one end with a code that is higher."""
+@pytest.mark.parametrize(
+    "codes, restarts, job, code, words",
+    [
+        ((143, 143), "0", "RUNNING", 143, STOPPED),
+        ((143, 143), "0", "CANCELLED", 143, ""),
+        ((137, 137), "2", "RUNNING", 137, "queueing job 7 again"),
+        ((137, 137), "3", "RUNNING", 137, GIVING_UP),
+        ((0, 1), "0", "RUNNING", 1, ""),
+        ((0, 2), "0", "RUNNING", 2, ""),
+        ((1, 134), "0", "RUNNING", 1, ""),
+        ((134, 2), "0", "RUNNING", 2, ""),
+    ],
+)
+def test_a_job_is_queued_again_unless_it_was_cancelled_or_failed_or_began_too_often(
+    machine, codes, restarts, job, code, words
+):
+    """A failed job neither where the processes that lost the failed one end with a code that is higher."""
     machine.set("codes", *codes)
-    launch(machine, **JOB, code=code)
-    assert not [call for call in machine.lines("calls") if "scontrol" in call]
+    machine.set("job", job)
+    said = launch(machine, **JOB, RESTARTS="3", SLURM_RESTART_COUNT=restarts, code=code)
+    assert words in said and ("queueing" in said) == ("queueing" in words)
+    asked = [call for call in machine.lines("calls") if "scontrol" in call]
+    assert ("scontrol requeue 7" in asked[-1:]) == ("queueing" in words) and (not asked or code > 2)
 
 
 def test_sbatch_runs_a_copy_from_elsewhere(machine):

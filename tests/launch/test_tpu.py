@@ -56,13 +56,6 @@ def test_creates_sets_up_runs_and_prints_the_first_workers_log(cloud):
     assert said.count("bert is WAITING_FOR_RESOURCES") == 1
 
 
-def test_finds_what_is_there(cloud):
-    cloud.set("states", "ACTIVE")
-    launch(cloud)
-    assert not called(cloud, "create")
-    assert len(cloud.lines("worker1/runs")) == 1
-
-
 def test_spot_project_and_other_flags(cloud):
     cloud.environment |= {"SPOT": "1", "PROJECT": "mine", "CREATE_FLAGS": "--reserved --service-account=me"}
     launch(cloud, SSH_FLAGS="--internal-ip")
@@ -107,12 +100,30 @@ def test_a_creation_that_fails_is_tried_again_after_a_preemption_alone(cloud):
     assert len(called(cloud, "create")) == 3
 
 
-def test_goes_on_after_a_checkpoint_and_after_a_kill(cloud):
-    cloud.set("worker0/codes", 143, 134)
-    cloud.set("worker1/codes", 143, 137)
-    launch(cloud)
-    assert len(cloud.lines("worker0/runs")) == len(cloud.lines("worker1/runs")) == 3
-    assert len(called(cloud, "create")) == 1
+WORLDS = {
+    "a machine that is there": ({"states": ["ACTIVE"]}, "", 0, 0, 1),
+    "a checkpoint and a kill": ({"worker0/codes": [143, 134], "worker1/codes": [143, 137]}, "", 0, 1, 3),
+    "a broken connection": ({"breaks": ["follow 255"]}, "", 0, 1, 1),
+    "a failure": ({"worker1/codes": [1]}, "", 1, 1, 1),
+    "wrong use": ({"worker1/codes": [2]}, "", 2, 1, 1),
+    "a run that fails as its machine goes": ({"coming": ["ACTIVE", "SUSPENDED"], "worker0/codes": [1]}, "1", 0, 2, 1),
+    **{
+        f"a machine that is lost at {step}": ({"breaks": [f"{step} 1 SUSPENDED"]}, "1", 0, 2, 1)
+        for step in ("scp", "setup", "start", "end")
+    },
+}
+"""What the world holds, whether the machine is a spot one, the exit code, and how many machines and runs are begun; the
+disk of a machine that is lost goes with it."""
+
+
+@pytest.mark.parametrize("what", WORLDS)
+def test_machines_and_runs_are_begun_as_often_as_needed(cloud, what):
+    world, spot, code, machines, runs = WORLDS[what]
+    for name, lines in world.items():
+        cloud.set(name, *lines)
+    launch(cloud, SPOT=spot, code=code)
+    assert len(called(cloud, "create")) == machines
+    assert len(cloud.lines("worker0/runs")) == len(cloud.lines("worker1/runs")) == runs
 
 
 @pytest.mark.parametrize("state", ["SUSPENDED", "ABSENT"])
@@ -122,33 +133,6 @@ def test_a_lost_machine_is_replaced(cloud, state):
     assert len(called(cloud, "create")) == 2
     assert [call.split()[-2:] for call in called(cloud, "delete")] == [["bert", "--force"]] * (state == "SUSPENDED")
     assert len(cloud.lines("worker0/runs")) == 1  # the disk of the first went with it
-
-
-def test_a_run_that_fails_as_its_machine_goes_is_no_failure(cloud):
-    cloud.set("coming", "ACTIVE", "SUSPENDED")
-    cloud.set("worker0/codes", 1)
-    launch(cloud, SPOT="1")
-    assert len(called(cloud, "create")) == 2
-
-
-@pytest.mark.parametrize("step", ["scp", "setup", "start", "end"])
-def test_a_machine_may_be_lost_at_any_step(cloud, step):
-    cloud.set("breaks", f"{step} 1 SUSPENDED")
-    launch(cloud, SPOT="1")
-    assert len(called(cloud, "create")) == 2
-
-
-def test_a_broken_connection_leaves_the_run_alone(cloud):
-    cloud.set("breaks", "follow 255")
-    launch(cloud)
-    assert len(called(cloud, "create")) == 1
-
-
-@pytest.mark.parametrize("code", [1, 2])
-def test_a_failure_ends_it(cloud, code):
-    cloud.set("worker1/codes", code)
-    launch(cloud, code=code)
-    assert len(cloud.lines("worker0/runs")) == 1
 
 
 def test_a_second_call_attaches_and_stop_ends_both(cloud):
