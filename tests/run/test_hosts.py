@@ -16,6 +16,7 @@ from conftest import command, faked_devices, prepared_copy, program
 import bert_jax
 from bert_jax.config.operation import HostsConfig
 from bert_jax.config.run import RunConfig
+from bert_jax.config.settings import SettingsError
 from bert_jax.instances.prepared_data import PreparedData
 from bert_jax.instances.shards import InstanceSource, shard_path
 from bert_jax.pretraining.pretrain import pretrain
@@ -260,6 +261,11 @@ def wait_for(path, processes, there=lambda path: True):
                     os.killpg(process.pid, signal.SIGKILL)
             pytest.fail("\n".join(process.communicate()[0] for process in processes))
         time.sleep(0.05)
+
+
+def test_an_index_that_is_none_of_the_count_is_refused():
+    with pytest.raises(SettingsError, match="must be less than --hosts.count=2"):
+        HostsConfig(coordinator="10.0.0.1:8476", count=2, index=2)
 
 
 def test_all_go_on_together_from_what_the_first_did_alone(monkeypatch):
