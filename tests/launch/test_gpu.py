@@ -92,7 +92,7 @@ GIVING_UP = "killed once more (exit code 137) after 3 restarts: giving up"
 def test_a_job_is_queued_again_unless_it_was_cancelled_or_failed_or_began_too_often(
     machine, codes, restarts, job, code, words
 ):
-    """A failed job neither where the processes that lost the failed one end with a code that is higher."""
+    """A failed job isn't, even where the processes that lost the failed one end with a higher code."""
     machine.set("codes", *codes)
     machine.set("job", job)
     said = launch(machine, **JOB, RESTARTS="3", SLURM_RESTART_COUNT=restarts, code=code)

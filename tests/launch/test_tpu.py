@@ -103,7 +103,6 @@ def test_a_creation_that_fails_is_tried_again_after_a_preemption_alone(cloud):
 WORLDS = {
     "a machine that is there": ({"states": ["ACTIVE"]}, "", 0, 0, 1),
     "a checkpoint and a kill": ({"worker0/codes": [143, 134], "worker1/codes": [143, 137]}, "", 0, 1, 3),
-    "a broken connection": ({"breaks": ["follow 255"]}, "", 0, 1, 1),
     "a failure": ({"worker1/codes": [1]}, "", 1, 1, 1),
     "wrong use": ({"worker1/codes": [2]}, "", 2, 1, 1),
     "a run that fails as its machine goes": ({"coming": ["ACTIVE", "SUSPENDED"], "worker0/codes": [1]}, "1", 0, 2, 1),
@@ -133,6 +132,12 @@ def test_a_lost_machine_is_replaced(cloud, state):
     assert len(called(cloud, "create")) == 2
     assert [call.split()[-2:] for call in called(cloud, "delete")] == [["bert", "--force"]] * (state == "SUSPENDED")
     assert len(cloud.lines("worker0/runs")) == 1  # the disk of the first went with it
+
+
+def test_a_broken_connection_leaves_the_run_alone(cloud):
+    cloud.set("breaks", "follow 255")
+    launch(cloud)
+    assert len(called(cloud, "create")) == 1
 
 
 def test_a_second_call_attaches_and_stop_ends_both(cloud):
