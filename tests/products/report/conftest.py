@@ -9,6 +9,7 @@ from reports import HOSTILE
 
 from bert_jax.config.finetune import FinetuneConfig
 from bert_jax.config.task import TaskConfig
+from bert_jax.products.report.report import write_report
 from bert_jax.run.run_config import write_config
 from bert_jax.run.run_directory import RunDirectory
 from bert_jax.run.run_files import RunFiles
@@ -33,6 +34,17 @@ def hostile_run(tiny_run, tmp_path_factory) -> Path:
     wrong = {"task": HOSTILE, "baseline": [HOSTILE], "confusion": {"labels": [HOSTILE], "counts": [["x"]]}}
     (run / "results.json").write_text(json.dumps(wrong | {"steps": "many", "errors": [{"text": HOSTILE}, 5]}))
     return run
+
+
+@pytest.fixture
+def page_of(tmp_path):
+    """The text of a page about runs, which is `page.html` in the test's folder."""
+
+    def written(*runs: Path) -> str:
+        write_report(tmp_path / "page.html", list(runs))
+        return (tmp_path / "page.html").read_text()
+
+    return written
 
 
 @pytest.fixture

@@ -6,14 +6,11 @@ import shutil
 
 import pytest
 
-from bert_jax.products.report.report import write_report
-
 APART = "can&#x27;t be compared: they were measured on other"
 
 
-def captions(page) -> list[str]:
-    """The captions of the tables of results, and the names of the runs in each."""
-    text = page.read_text()
+def captions(text) -> list[str]:
+    """The captions of the tables of results of a page, and the names of the runs in each."""
     section = text[text.index('<section id="results"') : text.index('<section id="learning"')]
     tables = re.findall(r"<caption>(.*?)</caption>.*?<tbody>(.*?)</tbody>", section, re.S)
     return [f"{caption}: {' '.join(re.findall(r'<th[^>]*>([^<]*)</th>', rows))}" for caption, rows in tables]
@@ -32,24 +29,21 @@ def changed(tiny_run, tmp_path):
     return change
 
 
-def test_only_figures_of_the_same_sequences_and_masks_stand_in_one_table(tiny_run, changed, vectors_run, tmp_path):
+def test_only_figures_of_the_same_sequences_and_masks_stand_in_one_table(tiny_run, changed, vectors_run, page_of):
     measured_on = json.loads(tiny_run.results_file.read_text())["measured_on"]
     runs = [changed("a"), changed("b", measured_on=measured_on | {"units": ["word"]}), changed("c")]
-    runs += [changed("old", measured_on="gone"), vectors_run.path]
-    write_report(tmp_path / "page.html", runs)
+    text = page_of(*runs, changed("old", measured_on="gone"), vectors_run.path)
     count = f"sequences {measured_on['sequences']}, length 32"
-    assert captions(tmp_path / "page.html") == [
+    assert captions(text) == [
         f"Pretraining 1: {count}, units piece, seed 0: a c",
         f"Pretraining 2: {count}, units word, seed 0: b",
         "Pretraining 3: measured on what isn&#x27;t recorded (by an earlier release, or not finished): old",
         "Fine-tuning: measured on what isn&#x27;t recorded (by an earlier release, or not finished): run",
     ]
-    text = (tmp_path / "page.html").read_text()
     assert text.count(APART) == 2 and "<small> baseline 0." in text and "BM25 0.8750</small>" in text
     assert "training loss, pretraining" in text
 
 
-def test_runs_that_were_measured_alike_stand_together_without_a_remark(changed, tmp_path):
-    write_report(tmp_path / "page.html", [changed("a"), changed("b")])
-    assert len(captions(tmp_path / "page.html")) == 1
-    assert APART not in (tmp_path / "page.html").read_text()
+def test_runs_that_were_measured_alike_stand_together_without_a_remark(changed, page_of):
+    text = page_of(changed("a"), changed("b"))
+    assert len(captions(text)) == 1 and APART not in text

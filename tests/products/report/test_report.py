@@ -20,7 +20,6 @@ from bert_jax.products.report.run_summary import RunSummary
 from bert_jax.run.curves import Curve
 from bert_jax.run.run_config import write_config
 from bert_jax.run.run_files import RunFiles
-from bert_jax.system.errors import UsageError
 
 GOLDEN = Path(__file__).parents[2] / "golden"
 
@@ -40,9 +39,8 @@ def test_the_page_of_a_run_has_its_facts(tiny_copy):
     assert sum(part.copies * part.parameters for part in RunSummary(tiny_copy.path).parts) > 0
 
 
-def test_vectors_of_texts_stand_beside_each_comparison_of_words(vectors_run, tmp_path):
-    write_report(tmp_path / "page.html", [vectors_run.path])
-    text = (tmp_path / "page.html").read_text()
+def test_vectors_of_texts_stand_beside_each_comparison_of_words(vectors_run, page_of):
+    text = page_of(vectors_run.path)
     cells = re.findall(r"<t[hd][^>]*>([^<]*)</t[hd]>", text[text.index("Metrics on held-out data") :])
     assert cells[:4] == ["metric", "model", "tf-idf", "BM25"]
     assert cells[4:8] == ["nDCG@10", "0.5000", "0.7500", "0.8750"]
@@ -51,20 +49,18 @@ def test_vectors_of_texts_stand_beside_each_comparison_of_words(vectors_run, tmp
     assert any(layer.get("data") == {"values": [{"y": 0.875, "s": "BM25"}]} for layer in layers_of(text))
 
 
-def test_an_imported_model_of_vectors_has_its_own_parameters_and_no_rows(tmp_path):
+def test_an_imported_model_of_vectors_has_its_own_parameters_and_no_rows(tmp_path, page_of):
     assert command(["import", str(GOLDEN / "vectors" / "bert"), str(tmp_path / "run")]) == 0
-    write_report(tmp_path / "page.html", [tmp_path / "run"])
-    text = (tmp_path / "page.html").read_text()
+    text = page_of(tmp_path / "run")
     assert "Parameters by group" in text and "Rows of the task" not in text
     assert {part.group for part in RunSummary(tmp_path / "run").parts} == {"embeddings", "block"}
 
 
-def test_pairs_of_a_corpus_are_named_in_the_rows(vectors_run, tmp_path):
+def test_pairs_of_a_corpus_are_named_in_the_rows(vectors_run, page_of):
     config = RunFiles(vectors_run.path).config
     task = config.task.replace(train=None, dev=None, source="text:a.txt")
     write_config(vectors_run.config_file, config.replace(task=task))
-    write_report(tmp_path / "page.html", [vectors_run.path])
-    text = (tmp_path / "page.html").read_text()
+    text = page_of(vectors_run.path)
     assert "text:a.txt" in text and "pairs held out from the corpus" in text
 
 
@@ -73,20 +69,18 @@ def layers_of(text: str) -> list[dict]:
     return [layer for chart in charts_of(text).values() for layer in chart["spec"].get("layer", [])]
 
 
-def test_languages_are_compared_and_all_are_in_a_table(tiny_copy, tmp_path):
+def test_languages_are_compared_and_all_are_in_a_table(tiny_copy, page_of):
     languages = [f"{first}{second}" for first in "ab" for second in "klmnop"]
     values = {f"{language}/{name}": 0.5 for language in languages for name in ("mlm_loss", "mlm_accuracy")}
     lines = ({"step": step, "split": "eval", "loss": 1.0, **values} for step in (6, 12))
     tiny_copy.metrics_file.write_text("".join(json.dumps(line) + "\n" for line in lines))
-    write_report(tmp_path / "page.html", [tiny_copy.path])
-    text = (tmp_path / "page.html").read_text()
+    text = page_of(tiny_copy.path)
     assert len(charts_of(text)["languages-chart-2"]["series"]) == 8 and "the first 8 of 12 languages" in text
     assert all(f">{language}</th>" in text for language in languages)
 
 
-def test_what_a_run_holds_stays_text(hostile_run, tmp_path):
-    write_report(tmp_path / "page.html", [hostile_run])
-    text = (tmp_path / "page.html").read_text()
+def test_what_a_run_holds_stays_text(hostile_run, page_of):
+    text = page_of(hostile_run)
     text = text[: text.index("<script>")]  # up to Vega
     assert "alert(1)" in text and "<img" not in text  # it is shown, as text
     assert text.count("<script") == text.count("</script>") == text.count('<script type="application/json"') == 2
@@ -121,9 +115,9 @@ def test_the_policy_allows_these_scripts_and_no_request():
     assert "http" not in policy and "connect-src" not in policy
 
 
-def test_a_run_without_measurement_and_one_under_way(without_measurements, tiny_copy, tmp_path):
-    write_report(tmp_path / "none.html", [without_measurements])
-    text = (tmp_path / "none.html").read_text()
+def test_a_run_without_measurement_says_so(without_measurements, page_of):
+    text = page_of(without_measurements)
+    assert "There is no measurement yet" in text and "0 of 12 steps are done" in text
     assert "There is no finished checkpoint yet" in text and "chart-1" not in text
 
 
@@ -147,6 +141,7 @@ def test_several_runs_are_compared_by_name_and_setting(tiny_run, packed_run, tmp
         (["{run}", "--output", "{run}/metrics.jsonl"], "may replace a file of the run"),
         (["{packed}", "{run}", "--output", "{run}/config.json"], "may replace a file of the run"),
         (["{run}/config.json"], "is a file"),
+        (["{run}/tokenizer"], "no config.json"),
         (["{run}/checkpoints/00000012"], "is a checkpoint, a part of a run"),
         ([], "report lacks RUN [RUN ...]"),
     ],
@@ -154,16 +149,15 @@ def test_several_runs_are_compared_by_name_and_setting(tiny_run, packed_run, tmp
 def test_wrong_use_is_a_line(words, said, tiny_run, packed_run, capsys):
     filled = [word.format(run=tiny_run.path, packed=packed_run.path) for word in words]
     assert command(["report", *filled]) == 2
-    assert said in capsys.readouterr().err.replace("\n", "")
+    assert said in capsys.readouterr().err.replace("\n", "") and not [*tiny_run.path.rglob("*.html")]
 
 
-def test_a_model_whose_parts_fail_leaves_the_rest_of_the_page(tiny_copy, tmp_path, monkeypatch):
+def test_a_model_whose_parts_fail_leaves_the_rest_of_the_page(tiny_copy, monkeypatch, page_of):
     def fails(*_):
         raise ValueError("no weights")
 
     monkeypatch.setattr("bert_jax.products.report.model_views._attention", fails)
-    write_report(tmp_path / "page.html", [tiny_copy.path])
-    text = (tmp_path / "page.html").read_text()
+    text = page_of(tiny_copy.path)
     assert "The model can&#x27;t be shown: no weights" in text and "Fills of the same" in text
 
 
@@ -216,9 +210,3 @@ def test_a_link_in_place_of_the_page_is_replaced(tiny_copy, tmp_path):
     (tiny_copy.path / "report.html").symlink_to(victim)
     write_report(tiny_copy.path / "report.html", [tiny_copy.path])
     assert victim.read_text() == "mine" and not Path(tiny_copy.path / "report.html").is_symlink()
-
-
-def test_a_path_that_is_no_run_writes_nothing(tmp_path):
-    with pytest.raises(UsageError, match="no config.json"):
-        write_report(tmp_path / "page.html", [tmp_path])
-    assert not (tmp_path / "page.html").exists()
