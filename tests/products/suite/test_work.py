@@ -72,26 +72,19 @@ def test_without_a_budget_a_recipe_takes_the_steps_of_its_config(stand_ins):
     assert [call.config.phases for call in pretrained(stand_ins)] == [config.phases for config in configs]
 
 
-def test_all_recipes_have_the_vocabulary_that_is_made_first(stand_ins):
-    stand_ins.run(f'{RECIPES}[[models]]\nconfig = "experiments/bert"\n')
+@pytest.mark.parametrize(
+    "vocabulary, file",
+    [('"vocabulary.size" = 500', "vocab.txt"), ('"vocabulary.kind" = "unigram"', "tokenizer.model")],
+)
+def test_all_recipes_have_the_vocabulary_that_is_made_first_and_clean_text_alike(stand_ins, vocabulary, file):
+    first = f'full_sentences"\nset = {{ {vocabulary}, "vocabulary.lowercase" = false }}'
+    recipes = RECIPES.replace('full_sentences"', first)
+    stand_ins.run(f'{recipes}[[models]]\nconfig = "experiments/bert"\n')
     made, *trained = stand_ins.given
     assert made.name == "prepare" and {call.name for call in trained} == {"pretrain"}
-    assert [call.config.vocabulary.file for call in trained] == [f"{made.path}/tokenizer/vocab.txt"] * 3
-
-
-def test_a_vocabulary_of_pieces_cleans_text_alike_for_all(stand_ins):
-    kind = 'set = { "vocabulary.size" = 500, "vocabulary.lowercase" = false }'
-    stand_ins.run(RECIPES.replace('full_sentences"', f'full_sentences"\n{kind}'))
-    made, *trained = stand_ins.given
-    assert made.config.vocabulary.size == 500 and made.config.vocabulary.file is None
-    assert not any(call.config.vocabulary.lowercase for call in trained)
-
-
-def test_the_vocabulary_may_be_of_any_kind(stand_ins):
-    kind = 'set = { "vocabulary.kind" = "unigram", "vocabulary.lowercase" = false }'
-    stand_ins.run(RECIPES.replace('full_sentences"', f'full_sentences"\n{kind}'))
-    made, *trained = stand_ins.given
-    assert [call.config.vocabulary.file for call in trained] == [f"{made.path}/tokenizer/tokenizer.model"] * 2
+    assert made.config.vocabulary.file is None and (made.config.vocabulary.size == 500) == ("500" in vocabulary)
+    assert [call.config.vocabulary.file for call in trained] == [f"{made.path}/tokenizer/{file}"] * 3
+    assert not any(call.config.vocabulary.lowercase for call in trained if file == "vocab.txt")
 
 
 def test_a_recipe_may_start_from_a_model(stand_ins, monkeypatch):
@@ -103,12 +96,6 @@ def test_a_recipe_may_start_from_a_model(stand_ins, monkeypatch):
     stand_ins.run(f'{RECIPES}[[models]]\nconfig = "started.py"\n')
     *_, trained = stand_ins.given
     assert trained.config.init == "one" and trained.config.vocabulary.file.endswith("/vocab.txt")
-
-
-def test_each_kind_of_units_is_measured_by_itself(stand_ins):
-    summary = stand_ins.run(f'units = ["piece", "word"]\n{RECIPES}')
-    assert [row["task"] for row in summary.runs] == ["held-out tokens", "held-out tokens, word"] * 2
-    assert summary.cells.keys() == {"held-out tokens", "held-out tokens, word"}
 
 
 def test_what_was_done_is_not_done_again_and_more_is_added(stand_ins):
@@ -167,6 +154,13 @@ def test_every_model_is_tuned_for_every_task_with_every_setting_and_seed(stand_i
     assert len(kept) == 8  # those of the best settings
     answers = {path.read_bytes() for path in (stand_ins.folder / "W/answers").iterdir()}
     assert len(answers) == len(stand_ins.answered) == 8  # each in a file of its own
+    content = summary.content
+    assert json.loads(json.dumps(content)) == json.loads(json.dumps(content, allow_nan=False))
+    assert {"suite", "runs", "table", "winners", "failed", "pretrained"} == content.keys()
+    rows = {(row["task"], row["model"]): row for row in content["table"]}
+    assert rows.keys() == set(itertools.product(("sst2", "twice", "average"), ("one", "two")))
+    assert all(row["seeds"] == [0, 1] for row in content["table"])
+    assert {"mean", "spread", "verdict", "p", "rank", "setting", "share_seen"} <= rows["sst2", "two"].keys()
 
 
 def test_a_suite_that_was_killed_three_times_equals_an_undisturbed_one(stand_ins):
@@ -246,40 +240,30 @@ def test_runs_at_once_share_the_cores(stand_ins):
         stand_ins.run(RECIPES, at_once=0)
 
 
-def test_a_failed_run_is_told_and_the_others_go_on(stand_ins):
+def test_failed_runs_are_told_and_the_others_go_on(stand_ins):
+    """A run fails by an error of ours or of a library, or ends without results."""
     called = stand_ins.called
 
     def failing(call):
-        if call.name == "finetune" and call.config.task.epochs == 2 and call.config.seed == 1:
+        if call.name != "finetune" or call.config.task.epochs != 2 or call.config.seed != 1:
+            return called(call)
+        if call.config.optimizer.peak_learning_rate == 1e-4:
             raise RunError("the loss is infinite")
-        return called(call)
+        if call.config.init.endswith("one"):
+            raise KeyError("field")
+        return {}
 
     stand_ins.called = failing
     work = SuiteWork(stand_ins.suite(TRAINED), stand_ins.folder / "W", 1)
     work.run(lambda: None)
     summary = Summary(work)
-    assert len(work.failures) == 4 and "the loss is infinite" in work.failures[0]
+    field, empty, *infinite = sorted(failure.partition("seed 1: ")[2] for failure in work.failures)
+    assert infinite == ["the loss is infinite"] * 2 and field == "KeyError: 'field'"
+    assert empty.startswith("it ended without an error and left no") and empty.endswith("results.json")
     assert len(summary.runs) == 12 and "twice" not in summary.cells and "sst2" in summary.cells
     assert sum(text.startswith("Failed: ") for _, text in summary.sentences()) == 4
     stand_ins.called = called  # the same command does what is missing
     assert len(stand_ins.run(TRAINED).runs) == 16
-
-
-def test_an_error_of_a_library_and_a_run_without_results_are_failed_runs(stand_ins):
-    called = stand_ins.called
-
-    def failing(call):
-        if call.name == "finetune" and call.config.task.epochs == 2 and call.config.seed == 1:
-            raise KeyError("field")
-        return {} if call.name == "finetune" and call.config.seed == 1 else called(call)
-
-    stand_ins.called = failing
-    work = SuiteWork(stand_ins.suite(TRAINED), stand_ins.folder / "W", 1)
-    work.run(lambda: None)
-    assert len(work.failures) == 8 and len(Summary(work).runs) == 8
-    assert sum(failure.endswith("KeyError: 'field'") for failure in work.failures) == 4
-    empty = [failure for failure in work.failures if "it ended without an error and left no" in failure]
-    assert len(empty) == 4 and all(failure.endswith("results.json") for failure in empty)
 
 
 def test_wrong_use_ends_the_suite(stand_ins):
@@ -304,16 +288,6 @@ def test_two_suites_do_not_work_in_one_directory(stand_ins):
     stand_ins.called = meanwhile
     stand_ins.run(TRAINED)
     assert refused
-
-
-def test_the_result_is_a_file_of_json(stand_ins):
-    content = stand_ins.run(TRAINED).content
-    assert json.loads(json.dumps(content)) == json.loads(json.dumps(content, allow_nan=False))
-    assert {"suite", "runs", "table", "winners", "failed", "pretrained"} == content.keys()
-    rows = {(row["task"], row["model"]): row for row in content["table"]}
-    assert rows.keys() == set(itertools.product(("sst2", "twice", "average"), ("one", "two")))
-    assert all(row["seeds"] == [0, 1] for row in content["table"])
-    assert {"mean", "spread", "verdict", "p", "rank", "setting", "share_seen"} <= rows["sst2", "two"].keys()
 
 
 def contents(folder):
@@ -348,15 +322,6 @@ def test_a_suite_goes_on_in_its_own_folder_alone(stand_ins):
         (stand_ins.folder / "W/origin.json").write_text(damaged)
         with pytest.raises(UsageError, match="W/origin.json is damaged .*; delete it to go on here"):
             checked(TRAINED)
-
-
-@pytest.mark.parametrize("name", ["config.json", "model.safetensors", "notes.txt", "checkpoints/100/manifest.json"])
-def test_a_suite_takes_no_folder_of_something_else(stand_ins, name):
-    path = stand_ins.folder / "W" / name
-    path.parent.mkdir(parents=True)
-    path.write_text("{}")
-    with pytest.raises(UsageError, match=f"W is no suite's folder and not empty: it holds '{name.partition('/')[0]}'"):
-        SuiteWork(stand_ins.suite(TRAINED), stand_ins.folder / "W", 1).check()
 
 
 @pytest.mark.parametrize("name", ["runs", "finished", "answers", "scores"])
