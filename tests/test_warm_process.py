@@ -1,7 +1,6 @@
 """A program that is forked from the server is to its caller what one that Python was started for is."""
 
 import os
-import signal
 import subprocess
 
 import pytest
@@ -34,19 +33,6 @@ def test_it_is_a_child_with_its_own_session_folder_variables_and_pipes(tmp_path,
     assert second == "False True"
 
 
-def test_a_signal_ends_it_alone_or_with_its_group():
-    for send in (os.kill, os.killpg):
-        process = WarmProcess(["import time; time.sleep(60)"], start_new_session=True)
-        assert process.poll() is None
-        send(process.pid, signal.SIGKILL)
-        assert process.wait(10) == -signal.SIGKILL
-    process = WarmProcess(["import time; time.sleep(60)"])
-    with pytest.raises(subprocess.TimeoutExpired):
-        process.wait(0.1)
-    process.terminate()
-    assert process.wait(10) == -signal.SIGTERM
-
-
 def test_no_more_processes_are_adopted_than_were_asked_for():
     """What a program leaves behind goes to the system's first process, as ever."""
     leaving = "import os, time; print(os.fork() or time.sleep(0.2) or os.getppid(), flush=True)"
@@ -54,13 +40,6 @@ def test_no_more_processes_are_adopted_than_were_asked_for():
     assert process.wait(60) == 0
     parents = {int(line) for line in process.communicate(timeout=60)[0].split()}
     assert os.getpid() not in parents
-
-
-def test_one_program_leaves_nothing_to_the_next():
-    for _ in range(2):
-        changing = "import os, bert_jax; print(os.environ.get('LEFT'), hasattr(bert_jax, 'left'))\n"
-        process = WarmProcess([changing + "os.environ['LEFT'] = 'x'; bert_jax.left = 1"], **PIPES)
-        assert process.communicate(timeout=60)[0] == "None False\n"
 
 
 def test_variables_that_imports_read_have_python_started_anew():

@@ -66,8 +66,6 @@ def test_a_training_that_is_ended_writes_a_checkpoint_and_its_output_is_in_its_l
         processes.call(abs, -1)
 
 
-@pytest.mark.long
-def test_wrong_settings_of_a_training_arrive_as_themselves(tmp_path):
-    config = load_config("sst2", FinetuneConfig)
-    with pytest.raises(UsageError, match="init is not set: give the model to start from"):
-        Processes(1).call(finetune, config, tmp_path / "run", log=tmp_path / "logs" / "one.txt")
+def test_wrong_use_in_a_process_with_a_log_arrives_as_itself(tmp_path):
+    with pytest.raises(UsageError, match="no config file at sst3"):
+        Processes(1).call(load_config, "sst3", FinetuneConfig, log=tmp_path / "logs" / "one.txt")
