@@ -34,6 +34,8 @@ FILES = {
     "scifact/qrels/test.tsv": "query-id\tcorpus-id\tscore\nq1\td1\t1\n",
     "zh.tsv": "sentence\tlabel\nhao\t1\n",
     "corpus.txt": "Some text that a recipe learns from.\n",
+    "lexicon.txt": "Some text\n",
+    "vocab.txt": "[PAD]\n[UNK]\nword\n",
 }
 TRAINED = f"""
 models = ["one", "two"]
@@ -58,9 +60,14 @@ config = "experiments/full_sentences"
 config = "experiments/modern_muon"
 {TASK_TEXT}
 """
+CHECKPOINT = TRAINED.replace('"two"]', '"two/checkpoints/00001000"]')
+LEARNING = RECIPES.replace(
+    'full_sentences"', 'full_sentences"\nset = {"vocabulary.file" = "vocab.txt", "data.phrases" = "lexicon.txt"}'
+)
 ALL = {"finetune": 4, "pairs": 2, "beir": 2, "answers": 2}
 ROWS = {"finetune": 4, "answers": 2}
 OF_ONE = {"finetune": 2, "pairs": 1, "beir": 1, "answers": 1}
+OF_RECIPES = {"prepare": 1, "pretrain": 2, "finetune": 2, "answers": 2}
 
 
 @pytest.fixture
@@ -90,33 +97,29 @@ def change_a_byte(path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    "file, again",
+    "text, file, again",
     [
-        *((f"one/{name}", OF_ONE) for name in ("config.json", "model.safetensors", "tokenizer.json")),
-        *((name, OF_ONE) for name in FILES if name.startswith("two/")),
-        *((name, ROWS) for name in ("train.tsv", "dev.tsv", "test.tsv", "zh.tsv")),
-        ("pairs.jsonl", {"pairs": 2}),
-        *((name, {"beir": 2}) for name in FILES if name.startswith("scifact/")),
-        ("corpus.txt", {}),
+        *((TRAINED, f"one/{name}", OF_ONE) for name in ("config.json", "model.safetensors", "tokenizer.json")),
+        *((text, name, OF_ONE) for text in (TRAINED, CHECKPOINT) for name in FILES if name.startswith("two/")),
+        *((TRAINED, name, ROWS) for name in ("train.tsv", "dev.tsv", "test.tsv", "zh.tsv")),
+        (TRAINED, "pairs.jsonl", {"pairs": 2}),
+        *((TRAINED, name, {"beir": 2}) for name in FILES if name.startswith("scifact/")),
+        (TRAINED, "corpus.txt", {}),
+        *((LEARNING, name, OF_RECIPES) for name in ("corpus.txt", "lexicon.txt", "vocab.txt")),
     ],
+    ids=lambda value: (
+        {TRAINED: "trained", CHECKPOINT: "checkpoint", LEARNING: "recipes"}.get(value, value)
+        if isinstance(value, str)
+        else ""
+    ),
 )
-def test_one_byte_of_anything_that_a_score_rests_on_has_it_measured_again(suite, file, again):
-    assert work_done(suite, TRAINED) == ALL and work_done(suite, TRAINED) == {}
+def test_one_byte_of_anything_that_a_score_rests_on_has_it_measured_again(suite, text, file, again):
+    assert work_done(suite, text) == (OF_RECIPES if text == LEARNING else ALL) and work_done(suite, text) == {}
+    if text == CHECKPOINT:
+        (suite.folder / "two/checkpoints/00002000").mkdir()  # the training goes on
+        assert work_done(suite, text) == {}
     change_a_byte(suite.folder / file)
-    assert work_done(suite, TRAINED) == again and work_done(suite, TRAINED) == {}
-
-
-@pytest.mark.parametrize("name", ["corpus.txt", "lexicon.txt", "vocab.txt"])
-def test_one_byte_of_what_a_recipe_learns_from_has_it_trained_again(suite, name):
-    (suite.folder / "lexicon.txt").write_text("Some text\n")
-    (suite.folder / "vocab.txt").write_text("[PAD]\n[UNK]\nword\n")
-    text = RECIPES.replace(
-        'full_sentences"', 'full_sentences"\nset = {"vocabulary.file" = "vocab.txt", "data.phrases" = "lexicon.txt"}'
-    )
-    done = {"prepare": 1, "pretrain": 2, "finetune": 2, "answers": 2}
-    assert work_done(suite, text) == done and work_done(suite, text) == {}
-    change_a_byte(suite.folder / name)
-    assert work_done(suite, text) == done and work_done(suite, text) == {}
+    assert work_done(suite, text) == again and work_done(suite, text) == {}
 
 
 @pytest.mark.parametrize("name", ["scifact/qrels", "two/checkpoints/00001000/d", "one"])
@@ -128,16 +131,6 @@ def test_folders_that_are_links_count(suite, name):
     change_a_byte(next(path for path in sorted((suite.folder / "elsewhere").iterdir()) if not path.is_dir()))
     again = {"beir": 2} if name == "scifact/qrels" else OF_ONE
     assert work_done(suite, TRAINED) == again and work_done(suite, TRAINED) == {}
-
-
-@pytest.mark.parametrize("file", [name for name in FILES if name.startswith("two/")])
-def test_one_byte_of_a_checkpoint_its_settings_or_its_tokenizer_has_it_measured_again(suite, file):
-    text = TRAINED.replace('"two"]', '"two/checkpoints/00001000"]')
-    assert work_done(suite, text) == ALL and work_done(suite, text) == {}
-    (suite.folder / "two/checkpoints/00002000").mkdir()  # the training goes on
-    assert work_done(suite, text) == {}
-    change_a_byte(suite.folder / file)
-    assert work_done(suite, text) == OF_ONE and work_done(suite, text) == {}
 
 
 @pytest.mark.parametrize("file", ["dev.tsv", "pairs.jsonl", "one/model.safetensors"])
