@@ -55,6 +55,7 @@ from bert_jax.instances.sentences import Sentences
 from bert_jax.pretraining.pretrain import pretrain
 from bert_jax.run.run_directory import RunDirectory
 from bert_jax.system import machine
+from bert_jax.training import estimate
 
 NOUNS = "cat dog house river stone window garden teacher letter winter market bridge painter forest".split()
 VERBS = "sees finds likes leaves paints crosses remembers follows answers builds".split()
@@ -63,6 +64,7 @@ ADJECTIVES = "old green quiet small bright broken distant careful".split()
 share_steps()
 # A command that runs in a process of tests must not keep the memory that it frees, as a command of its own does.
 machine.keep_freed_memory = lambda: False
+estimate._PRODUCT_SIZE = 64  # no test looks at the hours of an estimate, and larger products take seconds
 
 MMAP_THRESHOLD, TRIM_THRESHOLD = (-3, 1 << 17), (-1, 1 << 17)
 """M_MMAP_THRESHOLD and M_TRIM_THRESHOLD of <malloc.h> at glibc's first values. Otherwise glibc raises them up to 32 and

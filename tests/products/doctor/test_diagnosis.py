@@ -17,13 +17,6 @@ def diagnosed(config, path, text: bytes):
     return found, [f"{change.reason}: {change.change}" for change in changes(found, config)]
 
 
-@pytest.fixture(scope="module", autouse=True)
-def small_product():
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("bert_jax.training.estimate._PRODUCT_SIZE", 64)
-        yield
-
-
 @pytest.fixture(scope="module")
 def config(tiny_config):
     phase = tiny_config.phases[0].replace(steps=1000)
@@ -147,23 +140,24 @@ def test_copies_in_a_part_of_the_text_are_told_as_the_least_there_are(good, conf
     assert not any("copies" in change.reason for change in changes(whole, config))
 
 
-def test_a_smaller_model_is_named_only_if_it_is_smaller(good, config):
+@pytest.mark.parametrize(
+    "parameters, fed, expected",
+    [
+        (2_000_000, (10_000, 1_000_000), "--model.num-layers, --model.hidden-size"),
+        (110_000_000, (300_000, 30_000_000), "bert-jax pretrain small"),
+        (30_000_001, (300_000, 30_000_000), "bert-jax pretrain small"),
+        (30_000_000, (300_000, 30_000_000), None),
+    ],
+)
+def test_a_model_beyond_what_the_text_feeds_is_to_be_made_smaller(good, config, parameters, fed, expected):
     found, _ = good
-    small = found.training.model_copy(update={"parameters": 2_000_000, "text_parameters": (10_000, 1_000_000)})
-    large = found.training.model_copy(update={"parameters": 110_000_000, "text_parameters": (300_000, 30_000_000)})
-    for training, expected in ((small, "--model.num-layers, --model.hidden-size"), (large, "bert-jax pretrain small")):
-        told = [change.change for change in changes(found.model_copy(update={"training": training}), config)]
-        assert any(line.endswith(expected) for line in told), told
-
-
-def test_a_model_that_the_range_allows_is_not_to_be_made_smaller(good, config):
-    found, _ = good
-    for parameters, is_advised in ((30_000_000, False), (30_000_001, True)):
-        training = found.training.model_copy(
-            update={"parameters": parameters, "text_parameters": (300_000, 30_000_000)}
-        )
-        told = [change.reason for change in changes(found.model_copy(update={"training": training}), config)]
-        assert ("the text feeds at most 30M parameters, and the model has 30M" in told) == is_advised, told
+    training = found.training.model_copy(update={"parameters": parameters, "text_parameters": fed})
+    told = [
+        change.change
+        for change in changes(found.model_copy(update={"training": training}), config)
+        if change.reason.startswith("the text feeds at most")
+    ]
+    assert len(told) == (expected is not None) and all(change.endswith(expected) for change in told), told
 
 
 def test_the_parameters_that_a_text_feeds_say_what_they_rest_on(good, config):

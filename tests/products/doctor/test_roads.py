@@ -105,8 +105,9 @@ def test_a_model_that_splits_words_into_letters_gets_a_vocabulary_of_the_text(ti
 
 
 def test_a_text_in_a_script_that_the_model_lacks_is_trained_from_scratch(tiny_config, model):
-    roads = found(tiny_config, [COPTIC], {"m": model}, 50_000, "cop")
-    assert names(roads) == ["scratch", "of text", "own"]
+    for minutes in (None, LARGE):
+        roads = found(tiny_config, [COPTIC], {"m": model}, 50_000, "cop", minutes=minutes)
+        assert names(roads) == ["scratch", "of text", "own"]
     assert "it knows neither language nor script (0 of its 150 pieces in Coptic; Coptic not among" in roads[1].reason
     assert "100.0% of the characters unknown" in roads[2].reason
 
@@ -213,9 +214,3 @@ def test_a_small_budget_is_for_scratch_where_a_model_of_the_script_splits_or_dro
         *("scratch", "of text", "as it is", "own")
     ]
     assert names(found(tiny_config, maltese, {"m": named}, language="en", minutes=None))[-1] == "scratch"
-
-
-def test_a_text_in_another_script_has_no_road_for_the_model_as_it_is(tiny_config, model):
-    assert names(found(tiny_config, [COPTIC], {"m": model}, 50_000, "cop", minutes=None)) == [
-        *("scratch", "of text", "own")
-    ]
