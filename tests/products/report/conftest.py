@@ -36,6 +36,14 @@ def hostile_run(tiny_run, tmp_path_factory) -> Path:
     return run
 
 
+@pytest.fixture(scope="session")
+def packed_copy(tiny_run, tmp_path_factory) -> Path:
+    """A copy of `tiny_run` whose settings have another value. Not to be changed."""
+    run = RunDirectory(shutil.copytree(tiny_run.path, tmp_path_factory.mktemp("other") / "packed"))
+    write_config(run.config_file, RunFiles(run.path).config.change(data={"packed": True}))
+    return run.path
+
+
 @pytest.fixture
 def page_of(tmp_path):
     """The text of a page about runs, which is `page.html` in the test's folder."""

@@ -37,13 +37,13 @@ def browser():
 
 
 @pytest.fixture(scope="session")
-def pages(tmp_path_factory, tiny_run, packed_run, hostile_run) -> dict[str, Path]:
+def pages(tmp_path_factory, tiny_run, packed_copy, hostile_run) -> dict[str, Path]:
     """Reports by what they are about."""
     folder = tmp_path_factory.mktemp("pages")
     runs = {
         "one": [tiny_run.path],
         "hostile": [hostile_run],
-        "compared": [tiny_run.path, packed_run.path, hostile_run],
+        "compared": [tiny_run.path, packed_copy, hostile_run],
     }
     for name, paths in runs.items():
         write_report(folder / f"{name}.html", paths)

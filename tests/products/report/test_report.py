@@ -69,12 +69,12 @@ def layers_of(text: str) -> list[dict]:
     return [layer for chart in charts_of(text).values() for layer in chart["spec"].get("layer", [])]
 
 
-def test_languages_are_compared_and_all_are_in_a_table(tiny_copy, page_of):
+def test_languages_are_compared_and_all_are_in_a_table(without_measurements, page_of):
     languages = [f"{first}{second}" for first in "ab" for second in "klmnop"]
     values = {f"{language}/{name}": 0.5 for language in languages for name in ("mlm_loss", "mlm_accuracy")}
     lines = ({"step": step, "split": "eval", "loss": 1.0, **values} for step in (6, 12))
-    tiny_copy.metrics_file.write_text("".join(json.dumps(line) + "\n" for line in lines))
-    text = page_of(tiny_copy.path)
+    (without_measurements / "metrics.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
+    text = page_of(without_measurements)
     assert len(charts_of(text)["languages-chart-2"]["series"]) == 8 and "the first 8 of 12 languages" in text
     assert all(f">{language}</th>" in text for language in languages)
 
@@ -122,10 +122,10 @@ def test_a_run_without_measurement_says_so(without_measurements, page_of):
 
 
 @pytest.mark.long
-def test_several_runs_are_compared_by_name_and_setting(tiny_run, packed_run, tmp_path, capsys):
+def test_several_runs_are_compared_by_name_and_setting(tiny_run, packed_copy, tmp_path, capsys):
     copy = shutil.copytree(tiny_run.path, tmp_path / "other" / tiny_run.path.name)
     output = tmp_path / "compared.html"
-    assert command(["report", str(tiny_run.path), str(copy), str(packed_run.path), "--output", str(output)]) == 0
+    assert command(["report", str(tiny_run.path), str(copy), str(packed_copy), "--output", str(output)]) == 0
     series = charts_of(output.read_text())["learning-chart-1"]["series"]
     names = {curve["name"] for curve in series}
     assert len(names) == 3 and f"other/{copy.name}" in names and "data.packed" in output.read_text()
@@ -146,8 +146,8 @@ def test_several_runs_are_compared_by_name_and_setting(tiny_run, packed_run, tmp
         ([], "report lacks RUN [RUN ...]"),
     ],
 )
-def test_wrong_use_is_a_line(words, said, tiny_run, packed_run, capsys):
-    filled = [word.format(run=tiny_run.path, packed=packed_run.path) for word in words]
+def test_wrong_use_is_a_line(words, said, tiny_run, packed_copy, capsys):
+    filled = [word.format(run=tiny_run.path, packed=packed_copy) for word in words]
     assert command(["report", *filled]) == 2
     assert said in capsys.readouterr().err.replace("\n", "") and not [*tiny_run.path.rglob("*.html")]
 
@@ -204,9 +204,9 @@ def test_a_page_has_a_bounded_number_of_points():
     assert len(json.dumps(chart.series)) < 200_000 and len(chart.rows) <= 20
 
 
-def test_a_link_in_place_of_the_page_is_replaced(tiny_copy, tmp_path):
+def test_a_link_in_place_of_the_page_is_replaced(without_measurements, tmp_path):
     victim = tmp_path / "victim"
     victim.write_text("mine")
-    (tiny_copy.path / "report.html").symlink_to(victim)
-    write_report(tiny_copy.path / "report.html", [tiny_copy.path])
-    assert victim.read_text() == "mine" and not Path(tiny_copy.path / "report.html").is_symlink()
+    (without_measurements / "report.html").symlink_to(victim)
+    write_report(without_measurements / "report.html", [without_measurements])
+    assert victim.read_text() == "mine" and not (without_measurements / "report.html").is_symlink()
