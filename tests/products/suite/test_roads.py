@@ -96,11 +96,6 @@ def test_models_of_one_last_name_keep_their_paths(roads):
     assert [model.name for model in suite.models[2:4]] == ["one", "older/one"]
 
 
-def test_each_needs_models(roads):
-    with pytest.raises(UsageError, match="begins with each model; give some: --models"):
-        roads.suite(ROADS)
-
-
 def test_more_rows_than_tasks_are_refused(roads):
     with pytest.raises(UsageError, match="--task.train names 3 files, and there are 2 tasks"):
         roads.suite(ROADS, models=("one",), rows={"train": ["a", "b", "c"]})
