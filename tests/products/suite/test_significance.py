@@ -83,7 +83,7 @@ def test_a_real_difference_is_found():
 
 
 def test_several_comparisons_are_adjusted_as_holm_does():
-    assert adjusted([0.01, 0.04, 0.03]) == pytest.approx([0.03, 0.06, 0.06])  # Holm 1979
+    assert adjusted([0.04, 0.01, 0.03]) == pytest.approx([0.06, 0.03, 0.06])  # Holm 1979, in the order given
     assert adjusted([0.6, 0.7]) == [1.0, 1.0] and adjusted([]) == []
 
 
