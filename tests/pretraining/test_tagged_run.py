@@ -9,7 +9,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 from stages import parameters, stopped_at, train_on_eight
-from treebanks import conll, conllu, sentences
+from treebanks import conllu, sentences
 
 import bert_jax
 from bert_jax.cli.main import run as command
@@ -221,13 +221,6 @@ def test_packed_rows_have_tags(packed_config, treebank, tmp_path):
     assert (batch.tokens.length[7] > 0).sum() == 4 and (batch.tags[7] != UNTAGGED).sum() > 30
 
 
-def test_columns_of_conll_train_the_same_model(run, config, tmp_path):
-    path = tmp_path / "train.conll"
-    path.write_text(conll(sentences(120)), encoding="utf-8")
-    pretrain(config.change(objective={"tags": str(path)}), tmp_path / "run")
-    assert parameters(tmp_path / "run") == parameters(run.path)
-
-
 def test_eight_devices_train_as_one(run, config, tmp_path):
     train_on_eight(config.change(execution={"accumulation": 2}), tmp_path / "run")
     for name in ("loss", "mlm_loss", "tag_loss", "tag_accuracy"):
@@ -253,10 +246,3 @@ def test_what_does_not_fit_is_refused(config, tmp_path, capsys):
     with pytest.raises(UsageError, match=r"nowhere.conllu can't be read \(No such file or directory\)"):
         pretrain(config.change(objective={"tags": str(tmp_path / "nowhere.conllu")}), tmp_path / "run")
     assert not (tmp_path / "run").exists()
-
-
-def test_bench_and_plan_have_a_step_with_tags(run, config):
-    trainer = pretraining_trainer(config, make_mesh(MeshConfig()), 150, 4)
-    batch = trainer.objective.random_batch((8, 32))
-    _, means = trainer.train_step(0)(trainer.initial_state(), batch)
-    assert means["tag_loss"].value > 0
