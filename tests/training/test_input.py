@@ -35,20 +35,12 @@ def source(size=50, order=None, batches=20, vocabulary_size=1000, length=4):
     )
 
 
-def test_every_epoch_has_every_record_once_in_an_order_of_its_own():
-    order = ShuffledOrder(50, 3, 0)
-    epochs = [[order.record(epoch * 50 + index) for index in range(50)] for epoch in range(3)]
-    assert all(sorted(epoch) == list(range(50)) for epoch in epochs)
-    assert epochs[0] != epochs[1] != epochs[2] != epochs[0]
-
-
-def test_seeds_and_phases_that_differ_by_one_have_nothing_in_common():
-    def epoch(seed, phase, number):
+def test_every_epoch_of_a_seed_and_phase_has_every_record_once_in_an_order_of_its_own():
+    seen = set()
+    for seed, phase, epoch in np.ndindex(3, 2, 3):
         order = ShuffledOrder(50, seed, phase)
-        return tuple(order.record(number * 50 + index) for index in range(50))
-
-    seen = {epoch(seed, phase, number) for seed in range(3) for phase in range(2) for number in range(3)}
-    assert len(seen) == 18
+        seen.add(tuple(order.record(epoch * 50 + index) for index in range(50)))
+    assert len(seen) == 18 and all(sorted(epoch) == list(range(50)) for epoch in seen)
 
 
 def test_the_order_of_one_source_never_changes():
@@ -132,6 +124,7 @@ def test_going_on_at_a_batch_gives_what_comes_there():
 
 def test_ordinals_number_the_sequences_of_a_phase():
     assert source()[2].ordinal[:, 0].tolist() == list(range(16, 24))
+    assert source()[2].tokens.ids[:, 0].tolist() == source().records(2)
 
 
 def test_the_last_batch_of_an_evaluation_is_filled_up_with_weight_0():
@@ -152,14 +145,16 @@ def test_instances_are_padded():
     assert batch.tokens.length[0, 0] == 3 and (batch.pair_label[0, 0], batch.ordinal[0, 0]) == (1, 40)
 
 
-def test_an_id_past_the_vocabulary_is_an_error():
-    with pytest.raises(RunError, match="holds piece id 4. and the vocabulary has 40 pieces.*another vocabulary"):
-        list(read_ahead(source(vocabulary_size=40)))
-
-
-def test_a_row_longer_than_the_length_is_an_error():
-    with pytest.raises(RunError, match="here holds a row of 3 tokens, and rows of 2 or fewer were expected; delete it"):
-        source(length=2)[0]
+@pytest.mark.parametrize(
+    "settings, words",
+    [
+        ({"vocabulary_size": 40}, "holds piece id 4. and the vocabulary has 40 pieces.*another vocabulary"),
+        ({"length": 2}, "here holds a row of 3 tokens, and rows of 2 or fewer were expected; delete it"),
+    ],
+)
+def test_an_id_past_the_vocabulary_and_a_row_past_the_length_are_errors(settings, words):
+    with pytest.raises(RunError, match=words):
+        list(read_ahead(source(**settings)))
 
 
 def test_a_record_without_tokens_is_a_row_of_weight_0_where_it_stands(monkeypatch):
@@ -180,10 +175,6 @@ def test_a_record_without_tokens_is_a_row_of_weight_0_where_it_stands(monkeypatc
     others = [0, 1, 3, 4, 5, 6, 7]
     assert np.array_equal(batch.tokens.ids[others], whole.tokens.ids[others])
     assert np.array_equal(batch.ordinal, whole.ordinal)
-
-
-def test_records_of_a_batch_are_known():
-    assert source()[2].tokens.ids[:, 0].tolist() == source().records(2)
 
 
 def test_every_eighth_record_is_of_the_treebank_and_no_record_of_the_text_is_left_out():
