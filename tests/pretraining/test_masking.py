@@ -1,71 +1,73 @@
+"""Masking: rates, lengths and replacements as numpy, written apart, draws them; whole units; packed or not; the order
+of permuted prediction."""
+
 from functools import partial
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
 from token_rows import tokens_of
+from unit_texts import LENGTH, MASK_ID, VOCABULARY, Text
 
-from bert_jax.config.objective import ObjectiveConfig, num_predictions
-from bert_jax.layout import MASKABLE, WORD_START
-from bert_jax.pretraining.masking import mask_sequences, next_tokens
-from bert_jax.pretraining.units import Division, choose_units
+from bert_jax import configs
+from bert_jax.config.objective import UNIT_KINDS, ObjectiveConfig, num_predictions, unit_shares
+from bert_jax.config.settings import SettingsError
+from bert_jax.layout import ENTITY_START, MASKABLE, PHRASE_START, WORD_START
+from bert_jax.pretraining.masking import (
+    MaskingKeys,
+    divide_sequences,
+    mask_sequences,
+    next_tokens,
+    order_of_prediction,
+)
+from bert_jax.pretraining.units import _SPACED_WORDS, Division, _draw, _spaced_spans, choose_units, divide
 
-LENGTH, VOCABULARY, MASK_ID = 48, 300, 4
+SEEDS = 300
+BITS = {"word": WORD_START, "phrase": PHRASE_START, "entity": ENTITY_START}
+WEIGHTS = {"ngram": [1, 1 / 2, 1 / 3], "span": [0.2 * 0.8**n for n in range(10)]}
 PIECES, WORDS = ObjectiveConfig(units="piece"), ObjectiveConfig(units="word")
-
-
-def sequences(count, seed):
-    """Random ids of random lengths with random words; the ends and one token between are special."""
-    rng = np.random.default_rng(seed)
-    ids = rng.integers(5, VOCABULARY, (count, LENGTH)).astype(np.int32)
-    lengths = rng.integers(5, LENGTH + 1, count).astype(np.int32)
-    units = np.where(rng.random((count, LENGTH)) < 0.5, MASKABLE | WORD_START, MASKABLE).astype(np.uint8)
-    for row, length in enumerate(lengths):
-        middle = int(rng.integers(2, length - 2))
-        units[row, [1, middle + 1]] = MASKABLE | WORD_START
-        units[row, [0, middle, length - 1]] = 0
-        units[row, length:] = 0
-        ids[row, length:] = 0
-    return ids, units, lengths
+PERMUTED = configs.xlnet_base.objective.replacing
 
 
 @partial(jax.jit, static_argnames="objective")
 def mask(tokens, keys, objective):
-    return mask_sequences(tokens, keys[:, None], objective, mask_id=MASK_ID, vocabulary_size=VOCABULARY)
+    return mask_sequences(tokens, keys, objective, mask_id=MASK_ID, vocabulary_size=VOCABULARY)
 
 
-def laid_out(ids, units, lengths):
-    return tokens_of(ids, mask=np.arange(LENGTH) < np.asarray(lengths)[:, None], units=units)
+def masked_text(text, objective, seed=0):
+    """The rows of a text, each with one sequence, their keys, and what is masked of them."""
+    tokens, keys = text.laid_out(), keys_of(len(text.lengths), seed)
+    return tokens, keys, jax.tree.map(np.asarray, mask(tokens, keys, objective))
 
 
-def masked(count, seed, objective):
-    batch = sequences(count, seed)
-    keys = jax.random.split(jax.random.key(seed), count)
-    return *batch, jax.tree.map(np.asarray, mask(laid_out(*batch), keys, objective))
+def keys_of(count, seed=0):
+    return jax.random.split(jax.random.key(seed), count)[:, None]
 
 
-@given(st.integers(0, 2**31), st.sampled_from([PIECES, WORDS]))
-@settings(max_examples=40, deadline=None)
-@pytest.mark.long
-def test_what_is_masked_is_as_it_should_be(seed, objective):
-    ids, units, lengths, result = masked(16, seed, objective)
-    assert result.places.shape == (16, objective.slots(LENGTH))
-    for row in range(16):
+def repeated(text, count):
+    """So many rows with the same sequence."""
+    return jax.tree.map(lambda array: jnp.repeat(array, count, axis=0), text.laid_out())
+
+
+@pytest.mark.parametrize("objective", [PIECES, WORDS], ids=["pieces", "words"])
+def test_what_is_masked_is_as_it_should_be(objective):
+    text = Text(np.random.default_rng(0).integers(5, LENGTH + 1, 300))
+    tokens, _, result = masked_text(text, objective)
+    ids, units = np.asarray(tokens.ids), np.asarray(tokens.units)
+    assert result.places.shape == (300, objective.slots(LENGTH))
+    for row, length in enumerate(text.lengths):
         used = result.weights[row] > 0
         positions = result.places[row][used]
         assert (np.diff(positions) > 0).all()
         assert (units[row, positions] & MASKABLE > 0).all()  # special tokens and padding never
         assert np.array_equal(result.labels[row][used], ids[row, positions])
         assert (result.places[row][~used] == 0).all() and (result.labels[row][~used] == 0).all()
-        wanted = min(objective.slots(LENGTH), num_predictions(objective.masked_share, int(lengths[row])))
+        wanted = min(objective.slots(LENGTH), num_predictions(objective.masked_share, int(length)))
         others = np.setdiff1d(np.arange(LENGTH), positions)
         assert np.array_equal(result.tokens.ids[row, others], ids[row, others])
-        maskable = int((units[row] & MASKABLE > 0).sum())
         if objective is PIECES:
-            assert len(positions) == min(wanted, maskable)
+            assert len(positions) == min(wanted, (units[row] & MASKABLE > 0).sum())
         else:
             assert len(positions) <= wanted
             word = np.cumsum(units[row] & WORD_START > 0)
@@ -75,11 +77,10 @@ def test_what_is_masked_is_as_it_should_be(seed, objective):
 
 
 def test_every_piece_is_chosen_equally_often():
-    ids, units, lengths = (np.repeat(array[:1], 6000, axis=0) for array in sequences(1, 3))
-    keys = jax.random.split(jax.random.key(0), 6000)
-    result = mask(laid_out(ids, units, lengths), keys, PIECES)
-    chosen = np.bincount(np.asarray(result.places)[np.asarray(result.weights) > 0], minlength=LENGTH)
-    of_maskable = chosen[units[0] & MASKABLE > 0]
+    text = Text([48])
+    result = mask(repeated(text, 6000), keys_of(6000), PIECES)
+    chosen = np.bincount(np.asarray(result.places)[np.asarray(result.weights) > 0], minlength=48)
+    of_maskable = chosen[text.units[0] & MASKABLE > 0]
     assert (np.abs(of_maskable - of_maskable.mean()) < 5 * np.sqrt(of_maskable.mean())).all()
 
 
@@ -99,27 +100,279 @@ def greedy(starts, maskable, count, key):
 
 @pytest.mark.parametrize("seed", range(60))
 def test_the_rounds_choose_what_going_one_by_one_chooses(seed):
-    rng = np.random.default_rng(seed)
-    maskable = rng.random(LENGTH) < 0.9
-    starts = maskable & (rng.random(LENGTH) < rng.choice([0.2, 0.5, 1.0]))
+    rng, size = np.random.default_rng(seed), 48
+    maskable = rng.random(size) < 0.9
+    starts = maskable & (rng.random(size) < rng.choice([0.2, 0.5, 1.0]))
     starts[np.flatnonzero(maskable)[0]] = True
     for special in np.flatnonzero(~maskable):
-        if special + 1 < LENGTH:
+        if special + 1 < size:
             starts[special + 1] = maskable[special + 1]
     count, key = int(rng.integers(1, 12)), jax.random.key(seed)
-    tokens = tokens_of(np.zeros((1, LENGTH)), units=np.where(maskable, MASKABLE, 0)[None])
+    tokens = tokens_of(np.zeros((1, size)), units=np.where(maskable, MASKABLE, 0)[None])
     row = jax.tree.map(lambda array: array[0], tokens)
-    division = Division(jnp.asarray(starts), jnp.zeros(LENGTH, bool), jnp.zeros(1, jnp.int32))
+    division = Division(jnp.asarray(starts), jnp.zeros(size, bool), jnp.zeros(1, jnp.int32))
     chosen = jax.jit(choose_units)(division, row, jnp.asarray([count], jnp.int32), key[None])
     assert np.array_equal(chosen, greedy(starts, maskable, count, key))
 
 
 def test_the_next_token_is_asked_for_up_to_the_last_real_one():
-    ids, units, lengths = sequences(16, 1)
-    asked = jax.tree.map(np.asarray, next_tokens(laid_out(ids, units, lengths)))
-    assert np.array_equal(asked.tokens.ids, ids)
-    for row, length in enumerate(lengths):
+    text = Text([5, 60, LENGTH])
+    tokens = text.laid_out()
+    asked = jax.tree.map(np.asarray, next_tokens(tokens))
+    assert np.array_equal(asked.tokens.ids, tokens.ids)
+    for row, length in enumerate(text.lengths):
         assert asked.weights[row].tolist() == [1] * (length - 1) + [0] * (LENGTH - length + 1)
         assert np.array_equal(asked.places[row, : length - 1], np.arange(length - 1))
-        assert np.array_equal(asked.labels[row, : length - 1], ids[row, 1:length])
+        assert np.array_equal(asked.labels[row, : length - 1], text.ids[row][1:])
         assert not asked.places[row, length - 1 :].any() and not asked.labels[row, length - 1 :].any()
+
+
+def divided_by_hand(units, kind, rng):
+    """Units as lists of positions, one segment and one word after the other."""
+    found = []
+    for segment in np.split(np.arange(len(units)), np.flatnonzero(units == 0)):
+        segment = [at for at in segment if units[at]]
+        left = 0  # words that the last unit still takes
+        for at in segment:
+            word = units[at] & WORD_START > 0
+            if kind == "piece":
+                begins = True
+            elif kind in BITS:
+                begins = units[at] & BITS[kind] > 0
+            else:
+                begins = word and left == 0
+                if begins:
+                    weights = np.array(WEIGHTS[kind])
+                    left = 1 + rng.choice(len(weights), p=weights / weights.sum())
+                left -= word
+            if begins:
+                found.append([])
+            found[-1].append(int(at))
+    return found
+
+
+def chosen_by_hand(divided, count, rng):
+    chosen, left = [], count
+    for number in rng.permutation(len(divided)):
+        if len(divided[number]) <= left:
+            chosen.append(divided[number])
+            left -= len(divided[number])
+    return chosen
+
+
+def words_of(unit, units):
+    return int((units[unit] & WORD_START > 0).sum())
+
+
+@pytest.mark.parametrize("kind", [kind for kind in UNIT_KINDS if kind != "context"])  # see the spans below
+@pytest.mark.long(first=1)
+def test_rates_lengths_and_replacements_are_those_of_numpy(kind):
+    text, objective = Text([LENGTH]), ObjectiveConfig(units=kind)
+    units, rng = text.units[0], np.random.default_rng(1)
+    tokens, keys = repeated(text, SEEDS), keys_of(SEEDS)
+    masked = jax.tree.map(np.asarray, mask(tokens, keys, objective))
+    starts, _ = jax.jit(divide_sequences, static_argnums=2)(tokens, keys, (kind,))
+    found = {"tokens": [], "units": [], "words": []}, {"tokens": [], "units": [], "words": []}
+    for row in range(SEEDS):
+        used = masked.weights[row] > 0
+        places = masked.places[row][used]
+        owner = np.cumsum(np.asarray(starts[row]))
+        here = [np.flatnonzero((owner == number) & (units > 0)) for number in np.unique(owner[places])]
+        assert sum(map(len, here)) == used.sum() <= 19  # whole units, and never more than 0.15 of 128
+        there = chosen_by_hand(divided_by_hand(units, kind, rng), 19, rng)
+        for facts, chosen in zip(found, (here, there)):
+            facts["tokens"].append(sum(map(len, chosen)))
+            facts["units"].append(len(chosen))
+            facts["words"] += [words_of(unit, units) for unit in chosen]
+    for name in found[0]:
+        ours, theirs = (np.array(facts[name], float) for facts in found)
+        error = np.sqrt(ours.var() / len(ours) + theirs.var() / len(theirs))
+        assert abs(ours.mean() - theirs.mean()) <= 3 * error + 1e-9, name
+    ours, theirs = (np.array(facts["words"]) for facts in found)
+    for count in range(1, 6):
+        shares = [(words == count).mean() for words in (ours, theirs)]
+        error = np.sqrt(sum(share * (1 - share) / len(words) for share, words in zip(shares, (ours, theirs))))
+        assert abs(shares[0] - shares[1]) <= 3 * error + 1e-9, count
+    used = masked.weights > 0
+    given = np.take_along_axis(masked.tokens.ids, masked.places, axis=1)[used]
+    kept, by_mask = given == masked.labels[used], given == MASK_ID
+    others = given[~by_mask & ~kept]  # of the whole vocabulary, and no row of its padding
+    assert others.min() >= 0 and others.max() < VOCABULARY and len(np.unique(others)) > 0.6 * VOCABULARY
+    for share, expected in ((by_mask.mean(), 0.8 + 0.1 / VOCABULARY), (kept.mean(), 0.1 + 0.1 / VOCABULARY)):
+        assert abs(share - expected) <= 3 * np.sqrt(expected * (1 - expected) / used.sum())
+
+
+@pytest.mark.parametrize("units", [*UNIT_KINDS, ("piece:0.4", "span:0.3", "entity:0.3")])
+@pytest.mark.parametrize("replaced_by", ["token", "unit"])
+@pytest.mark.long(first=1)
+def test_a_sequence_has_the_same_masks_in_a_row_of_several(units, replaced_by):
+    text = Text(np.random.default_rng(2).integers(5, 40, 24))
+    rows = np.arange(24) // 3
+    objective = ObjectiveConfig(units=units, replaced_by=replaced_by)
+    keys = jax.random.split(jax.random.key(0), 24)
+    alone, packed = text.laid_out(), text.laid_out(rows)
+    apart = jax.tree.map(np.asarray, mask(alone, keys[:, None], objective))
+    together = jax.tree.map(np.asarray, mask(packed, keys.reshape(8, 3), objective))
+    assert together.weights.sum() == apart.weights.sum() > 0
+    for number, length in enumerate(text.lengths):
+        row, begin = rows[number], int(packed.begin[rows[number], number % 3])
+        assert np.array_equal(together.tokens.ids[row, begin : begin + length], apart.tokens.ids[number, :length])
+        inside = (together.places[row] >= begin) & (together.places[row] < begin + length)
+        here = inside & (together.weights[row] > 0)
+        assert np.array_equal(together.places[row][here] - begin, apart.places[number][apart.weights[number] > 0])
+
+
+def test_by_unit_all_tokens_of_a_unit_meet_one_fate():
+    text = Text([LENGTH] * 200)
+    _, _, masked = masked_text(text, ObjectiveConfig(units="phrase", replaced_by="unit"), seed=1)
+    fates = []
+    for row in range(200):
+        unit = np.cumsum(text.units[row] & PHRASE_START > 0)
+        places = masked.places[row][masked.weights[row] > 0]
+        for number in np.unique(unit[places]):
+            members = places[unit[places] == number]
+            given, true = masked.tokens.ids[row, members], text.ids[row][members]
+            by_mask, kept = (given == MASK_ID).mean(), (given == true).mean()
+            assert by_mask in (0, 1) or kept < 1  # a random piece may be [MASK] or the true one
+            fates.append(by_mask == 1)
+    assert abs(np.mean(fates) - 0.8) < 3 * np.sqrt(0.16 / len(fates))
+
+
+def test_each_sequence_draws_its_kind_by_the_weights():
+    tokens, keys = Text([16] * 2000).laid_out(), keys_of(2000, 2)
+    _, kinds = jax.jit(divide_sequences, static_argnums=2)(tokens, keys, ("piece:2", "word:0", "span:6"))
+    assert unit_shares(("piece:2", "word:0", "span:6")) == {"piece": 0.25, "span": 0.75}
+    assert abs((np.asarray(kinds) == 1).mean() - 0.75) < 3 * np.sqrt(0.75 * 0.25 / 2000)
+
+
+@pytest.mark.long
+def test_the_share_goes_from_one_value_to_the_other_and_evaluation_has_its_own():
+    objective = ObjectiveConfig(masked_share=0.3, masked_share_end=0.15, evaluated_share=0.2)
+    tokens, keys = Text([100]).laid_out(), keys_of(1, 3)
+    run = jax.jit(partial(mask_sequences, objective=objective, mask_id=4, vocabulary_size=VOCABULARY))
+    asked = [run(tokens, keys, done=jnp.float32(done)) for done in (0.0, 0.5, 1.0)]
+    assert [int(one.weights.sum()) for one in asked] == [30, 22, 15] and asked[0].places.shape == (1, 39)
+    measured = run(tokens, keys, done=None)
+    assert measured.weights.sum() == 20 and measured.places.shape == (1, 26)
+
+
+def test_slots_of_a_packed_row_hold_all_that_its_sequences_are_asked():
+    objective, rng = ObjectiveConfig(), np.random.default_rng(4)
+    assert [objective.slots(128, sequences) for sequences in (1, 2, 8)] == [20, 21, 24]
+    for share in (0.05, 0.15, 0.4):
+        objective = ObjectiveConfig(masked_share=share)
+        for _ in range(200):
+            lengths = rng.multinomial(128 - 8 * 3, rng.dirichlet(np.ones(8))) + 3
+            assert sum(max(1, round(share * int(length))) for length in lengths) <= objective.slots(128, 8)
+
+
+@pytest.mark.parametrize(
+    "units, told",
+    [
+        (("wrd",), ["wrd", "word"]),
+        (("word", "word:2"), ["names a kind twice"]),
+        (("piece:0.4", "word"), ["weights for some kinds only"]),
+        (("piece:0",), ["the weight 0"]),
+        (("word:-1",), ["word:-1", "phrase:0.3"]),
+        ((), ["units"]),
+    ],
+)
+def test_wrong_units_are_refused_in_one_line(units, told):
+    with pytest.raises(SettingsError) as error:
+        ObjectiveConfig(units=units)
+    assert all(part in str(error.value) for part in told) and "\n" not in str(error.value)
+
+
+@jax.jit
+def order(masked, keys):
+    return order_of_prediction(masked, MaskingKeys.of(keys).kind)
+
+
+def test_no_token_is_replaced_and_a_sixth_is_predicted_in_an_order_of_its_own():
+    text = Text([128, 100, 60, 33] * 64)
+    tokens, keys, masked = masked_text(text, PERMUTED)
+    ranks = np.asarray(order(masked, keys))
+    assert np.array_equal(masked.tokens.ids, tokens.ids)
+    counts = masked.weights.sum(axis=1)
+    assert abs(counts.sum() / text.lengths.sum() * 6 - 1) < 0.01
+    assert [round(length / 6) for length in text.lengths] == counts.tolist()
+    orders = set()
+    for row, (places, used) in enumerate(zip(masked.places, masked.weights > 0, strict=True)):
+        targets = places[used]
+        assert sorted(ranks[row, targets]) == list(range(len(targets)))
+        assert (np.delete(ranks[row], targets) == -1).all()
+        # The targets of the second segment come after those of the first.
+        second = tokens.segment[row, targets] > 0
+        assert (
+            not second.any() or second.all() or ranks[row, targets][~second].max() < ranks[row, targets][second].min()
+        )
+        orders.add(tuple(np.argsort(ranks[row, targets])[:5]))
+    assert len(orders) > 100
+
+
+def test_packed_sequences_have_the_targets_and_the_order_that_they_have_alone():
+    text = Text([50, 40, 38])
+    _, keys, alone = masked_text(text, PERMUTED, seed=1)
+    together = mask(text.laid_out(rows=np.zeros(3, int)), keys.T, PERMUTED)
+    ranks, of_row = np.asarray(order(alone, keys)), np.asarray(order(together, keys.T))
+    begin = 0
+    for number, length in enumerate(text.lengths):
+        own, inside = ranks[number, :length], of_row[0, begin : begin + length]
+        assert np.array_equal(own >= 0, inside >= 0)
+        assert np.array_equal(np.argsort(own[own >= 0]), np.argsort(inside[inside >= 0]))
+        begin += length
+
+
+def spans_by_hand(units, drawn):
+    """Spans and their tokens, token by token; `drawn`: for each place (words, tokens of context before the span)."""
+    starts, inside = [], []
+    before = words = after = 0
+    is_inside = False
+    for place, unit in enumerate(units):
+        if not unit:
+            before = words = after = 0
+            is_inside = False
+            continue
+        if before == words == after == 0:
+            words, before = drawn[place]
+            after = 6 * words - before
+        if before:
+            before -= 1
+            continue
+        if words and unit & WORD_START:
+            starts += [] if is_inside else [place]
+            words, is_inside = words - 1, True
+            inside.append(place)
+        elif is_inside and not unit & WORD_START:
+            inside.append(place)
+        elif words == 0:
+            after, is_inside = after - 1, False
+    return starts, inside
+
+
+def test_spans_stand_within_their_contexts():
+    text = Text([128] * 40, seed=3)
+    random = jax.random.bits(jax.random.key(2), (40, 128))
+    spans = jax.jit(jax.vmap(lambda row, random: _spaced_spans(row, row.units > 0, random)))
+    starts, inside = spans(text.laid_out(), random)
+    words = np.asarray(1 + _draw(random, _SPACED_WORDS))
+    context = np.asarray(random & 0xFFFF).astype(np.int64) * 6 * words >> 16
+    for row, units in enumerate(text.units):
+        begin, tokens_of_spans = spans_by_hand(units, list(zip(words[row], context[row], strict=True)))
+        assert np.flatnonzero(starts[row]).tolist() == begin
+        assert np.flatnonzero(inside[row]).tolist() == tokens_of_spans
+    counts = np.bincount(words.ravel(), minlength=6)[1:] / words.size
+    expected = 1 / np.arange(1, 6)
+    np.testing.assert_allclose(counts, expected / expected.sum(), atol=0.015)
+
+
+def test_spans_are_chosen_before_single_pieces():
+    tokens, keys, masked = masked_text(Text([128] * 32, seed=5), PERMUTED, seed=4)
+    divided = jax.jit(jax.vmap(lambda row, keys: divide(row, MaskingKeys.of(keys).units, {"context": 1.0})))
+    starts, single, _ = map(np.asarray, divided(tokens, keys))
+    for row in range(32):
+        targets = masked.places[row][masked.weights[row] > 0]
+        spans = starts[row] & ~single[row]
+        skipped = spans.sum() - spans[targets].sum()
+        # A single piece is chosen only where no span is left, or where each one left has more pieces than are missing.
+        assert not single[row][targets].any() or skipped <= 2
