@@ -51,6 +51,7 @@ def repeated(text, count):
 
 
 @pytest.mark.parametrize("objective", [PIECES, WORDS], ids=["pieces", "words"])
+@pytest.mark.long
 def test_what_is_masked_is_as_it_should_be(objective):
     text = Text(np.random.default_rng(0).integers(5, LENGTH + 1, 300))
     tokens, _, result = masked_text(text, objective)
@@ -288,6 +289,7 @@ def order(masked, keys):
     return order_of_prediction(masked, MaskingKeys.of(keys).kind)
 
 
+@pytest.mark.long
 def test_no_token_is_replaced_and_a_sixth_is_predicted_in_an_order_of_its_own():
     text = Text([128, 100, 60, 33] * 64)
     tokens, keys, masked = masked_text(text, PERMUTED)
@@ -310,6 +312,7 @@ def test_no_token_is_replaced_and_a_sixth_is_predicted_in_an_order_of_its_own():
     assert len(orders) > 100
 
 
+@pytest.mark.long
 def test_packed_sequences_have_the_targets_and_the_order_that_they_have_alone():
     text = Text([50, 40, 38])
     _, keys, alone = masked_text(text, PERMUTED, seed=1)
@@ -350,6 +353,7 @@ def spans_by_hand(units, drawn):
     return starts, inside
 
 
+@pytest.mark.long
 def test_spans_stand_within_their_contexts():
     text = Text([128] * 40, seed=3)
     random = jax.random.bits(jax.random.key(2), (40, 128))
@@ -366,6 +370,7 @@ def test_spans_stand_within_their_contexts():
     np.testing.assert_allclose(counts, expected / expected.sum(), atol=0.015)
 
 
+@pytest.mark.long
 def test_spans_are_chosen_before_single_pieces():
     tokens, keys, masked = masked_text(Text([128] * 32, seed=5), PERMUTED, seed=4)
     divided = jax.jit(jax.vmap(lambda row, keys: divide(row, MaskingKeys.of(keys).units, {"context": 1.0})))

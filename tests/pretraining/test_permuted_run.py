@@ -13,7 +13,6 @@ import bert_jax
 from bert_jax.cli.main import run as command
 from bert_jax.config.objective import ObjectiveConfig
 from bert_jax.config.run import RunConfig
-from bert_jax.config.settings import SettingsError
 from bert_jax.config.training import Phase
 from bert_jax.pretraining.pretrain import pretrain
 from bert_jax.run.run_directory import RunDirectory
@@ -76,18 +75,3 @@ def test_commands_take_the_run(run, tmp_path, capsys):
     assert command(["features", str(run.path), texts, features, "--layers", "0", "2"]) == 0
     shutil.copytree(run.path, tmp_path / "copy")
     assert command(["report", str(tmp_path / "copy")]) == 0
-
-
-@pytest.mark.parametrize(
-    ("changes", "words"),
-    [
-        ({"phases.0.length": 7}, "at least 8"),
-        ({"objective.pair": "next_sentence"}, "only masked tokens go with a question about segments"),
-        ({"objective.predict": "masked"}, "are tokens predicted in permuted order"),
-        ({"model.positions": "learned"}, "are tokens predicted in permuted order"),
-    ],
-)
-def test_settings_that_do_not_fit_are_refused_in_one_line(config, changes, words):
-    with pytest.raises(SettingsError, match=words) as caught:
-        config.set(changes)
-    assert "\n" not in str(caught.value)

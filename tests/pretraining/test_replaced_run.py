@@ -8,13 +8,11 @@ import numpy as np
 import pytest
 from conftest import command as process_of
 from conftest import faked_devices
-from objectives import objective_of
 
 import bert_jax
 from bert_jax.cli.main import run as command
 from bert_jax.config.objective import ObjectiveConfig
 from bert_jax.config.run import RunConfig
-from bert_jax.config.settings import SettingsError
 from bert_jax.config.training import Phase
 from bert_jax.model.parameters import path_of
 from bert_jax.pretraining.evaluation import evaluate_run
@@ -131,17 +129,3 @@ def test_it_is_continued_and_exported_and_read_again(run, config, tmp_path, caps
     capsys.readouterr()
     pretrain(started.replace(init=str(tmp_path / "out")), RunDirectory(tmp_path / "from_published"))
     assert "the model to start from has no generator: random values" in capsys.readouterr().err
-
-
-def test_an_objective_and_a_model_that_do_not_fit_are_refused(config):
-    with pytest.raises(
-        SettingsError,
-        match=r"--objective.predict=replaced with --objective.pair=next_sentence: only masked .*pair=none",
-    ):
-        ASKED.replace(pair="next_sentence")
-    with pytest.raises(SettingsError, match=r"--model.discriminator with --objective.predict=masked"):
-        config.replace(objective=ASKED.replace(predict="masked"))
-    with pytest.raises(SettingsError, match=r"--objective.predict=replaced with --model.no-discriminator"):
-        config.replace(model=config.model.encoder)
-    with pytest.raises(UsageError, match=r"--model.generator-divisor=None.*--model.generator-divisor 4"):
-        objective_of(config.model.replace(generator_divisor=None, vocabulary_size=60), ASKED)
