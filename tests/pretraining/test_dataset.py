@@ -109,9 +109,13 @@ def test_vocabulary_and_sequences_are_those_of_the_text_without_copies(prepared,
     assert not second.curation.exists()
 
 
-def test_text_edited_in_its_middle_is_prepared_anew(prepared, capsys):
+def test_text_edited_in_its_middle_is_prepared_anew_and_the_same_text_is_not(prepared, capsys):
     config, run, path = prepared
-    before = PreparedData.open(run.data(32))
+    before, shard = PreparedData.open(run.data(32)), run.data(32) / "train-00000.array_record"
+    written = shard.stat().st_mtime_ns
+    os.utime(path, (0, 0))
+    prepare_lengths(config, run)
+    assert shard.stat().st_mtime_ns == written and "anew" not in capsys.readouterr().err
     times = path.stat()
     path.write_bytes(EDITED)
     os.utime(path, ns=(times.st_atime_ns, times.st_mtime_ns))
@@ -121,39 +125,23 @@ def test_text_edited_in_its_middle_is_prepared_anew(prepared, capsys):
     assert prepare_lengths(config, run)[32] == after
 
 
-def test_the_same_text_written_again_is_not_prepared_anew(prepared, capsys):
-    config, run, path = prepared
-    before = run.data(32) / "train-00000.array_record"
-    written = before.stat().st_mtime_ns
-    os.utime(path, (0, 0))
-    prepare_lengths(config, run)
-    assert before.stat().st_mtime_ns == written and "anew" not in capsys.readouterr().err
-
-
-def test_a_run_under_way_refuses_edited_text_however_often_it_is_started(prepared, monkeypatch):
+@pytest.mark.parametrize("lost", [True, False], ids=["its data are lost", "another length"])
+def test_a_run_under_way_refuses_edited_text_however_often_it_is_started(prepared, monkeypatch, lost):
     config, run, path = prepared
     monkeypatch.setattr(RunDirectory, "under_way", True)
-    for file in run.data(32).iterdir():
-        file.unlink()
+    if lost:
+        for file in run.data(32).iterdir():
+            file.unlink()
+    else:
+        config = config.replace(phases=(*config.phases, Phase(steps=2, length=16, batch_size=8)))
     path.write_bytes(EDITED)
     for _ in range(2):
         with pytest.raises(UsageError, match="gives other text than"):
             prepare_lengths(config, run)
     path.write_bytes(TEXT)
-    prepare_lengths(config, run)
-
-
-def test_another_length_of_edited_text_is_refused(prepared, monkeypatch):
-    config, run, path = prepared
-    monkeypatch.setattr(RunDirectory, "under_way", True)
-    path.write_bytes(EDITED)
-    config = config.replace(phases=(*config.phases, Phase(steps=2, length=16, batch_size=8)))
-    for _ in range(2):
-        with pytest.raises(UsageError, match="gives other text than"):
-            prepare_lengths(config, run)
-    path.write_bytes(TEXT)
-    as_of_an_earlier_release(run, 32)
-    assert set(prepare_lengths(config, run)) == {32, 16}
+    if not lost:
+        as_of_an_earlier_release(run, 32)
+    assert set(prepare_lengths(config, run)) == {phase.length for phase in config.phases}
 
 
 def test_data_prepared_anew_for_a_run_under_way_are_compared_with_what_it_began_with(prepared, monkeypatch):

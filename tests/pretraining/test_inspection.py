@@ -52,14 +52,11 @@ def sequence_of(*words: tuple[str, str | None, bool]) -> SeenSequence:
     return SeenSequence(0, 1, pieces, 8, [], None, None)
 
 
-def test_a_sequence_that_begins_inside_a_word_is_told_from_one_that_begins_with_it(capsys):
+def test_pieces_to_predict_and_words_that_began_before_the_sequence_are_told_apart(capsys):
     for begins_word in (True, False):
         print_sequences([sequence_of(("[CLS]", None, True), ("ing", "ing", begins_word), ("cat", None, True))])
     shown = capsys.readouterr().out
     assert "[CLS] ing/ing cat" in shown and "[CLS] ##ing/ing cat" in shown
-
-
-def test_a_piece_to_predict_is_apart_from_the_rest_of_its_word(capsys):
     masked = [("man", None, True), ("[MASK]", "gh", False), ("as", None, False), ("set", None, False)]
     following = [("cat", "nap", True), ("nap", "s", False), ("s", None, False), ("end", None, True)]
     print_sequences([sequence_of(("[CLS]", None, True), *masked, *following)])

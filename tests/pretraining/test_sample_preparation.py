@@ -72,12 +72,9 @@ def test_other_lengths_are_tried_and_a_given_vocabulary_beside_one_of_the_text(g
     assert found.time.vocabulary_seconds == 0 and found.vocabulary_size is None
 
 
-def test_a_vocabulary_that_the_text_cannot_give_is_made_smaller(tiny_config, sample):
+def test_a_vocabulary_that_the_text_cannot_give_is_made_smaller_or_larger(tiny_config, sample):
     found = prepare_sample(sample, tiny_config.change(vocabulary={"size": 8000}))
     assert found.vocabulary_size == found.pieces[0].pieces == 283 and found.time.vocabulary_seconds > 0
-
-
-def test_a_vocabulary_with_too_few_pieces_for_the_characters_is_made_larger(tiny_config, sample):
     config = tiny_config.change(vocabulary={"size": 45})
     with pytest.raises(UsageError, match="less than the .* pieces that the text's characters need"):
         learned_tokenizer([line for document in sample.documents for line in document], config.vocabulary)
