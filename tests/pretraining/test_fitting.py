@@ -48,12 +48,6 @@ def test_the_model_gives_its_settings_and_the_config_those_that_it_changes(adapt
     assert fitted(tiny_config) is tiny_config
 
 
-def test_a_size_puts_a_vocabulary_of_the_text_in_place_of_the_models(adapt):
-    assert not fitted(adapt).vocabulary.exchange
-    exchanging = fitted(adapt.set({"vocabulary.size": 90}))
-    assert exchanging.vocabulary.exchange and exchanging.phases == (FIRST, SECOND)
-
-
 def test_a_value_that_was_given_counts_also_if_it_is_the_default(adapt, tiny_config, tmp_path):
     def opening(place):
         trained = TrainedModel.open(place)
@@ -63,7 +57,9 @@ def test_a_value_that_was_given_counts_also_if_it_is_the_default(adapt, tiny_con
     for config, dropout in ((model, 0.3), (model.set({"model.dropout": ModelConfig().dropout}), 0.1), (adapt, 0.0)):
         of_run = fitted(config, opening=opening).model
         assert (of_run.dropout, of_run.num_layers) == (dropout, tiny_config.model.num_layers)
-    assert fitted(adapt.set({"vocabulary.size": VocabularyConfig().size})).vocabulary.exchange
+    assert not fitted(adapt).vocabulary.exchange
+    exchanging = fitted(adapt.set({"vocabulary.size": VocabularyConfig().size}))
+    assert exchanging.vocabulary.exchange and exchanging.phases == (FIRST, SECOND)
     assert fitted(adapt.set({"vocabulary.kind": "wordpiece"})).vocabulary.exchange
     other = adapt.set({"model.num_layers": ModelConfig().num_layers})
     with pytest.raises(UsageError, match=rf"--model.num-layers is {tiny_config.model.num_layers} there and 12 here"):
@@ -90,15 +86,11 @@ def test_layers_of_a_model_give_an_adapted_one_its_depth(adapt, tiny_config):
 
 
 def test_a_file_of_other_pieces_replaces_the_vocabulary(adapt, tmp_path, capsys):
+    """Unless the model's padding has another number."""
     file = tmp_path / "vocab.txt"
     file.write_text("\n".join(["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", *"abcdefghijklmnopqrstuvwxyz"]))
     assert fitted(adapt.change(vocabulary={"file": str(file)})).vocabulary.exchange
     assert "takes the place of the model's vocabulary" in " ".join(capsys.readouterr().err.split())
-
-
-def test_a_vocabulary_whose_padding_mpnet_does_not_have_is_refused(tmp_path):
-    file = tmp_path / "vocab.txt"
-    file.write_text("\n".join(["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", *"abcdefghijklmnopqrstuvwxyz"]))
     settings = bert_jax.configs.adapt.set({"init": str(MPNET), "vocabulary.file": str(file)})
     with pytest.raises(UsageError, match="padding is piece 0 of the vocabulary, and every MPNet has piece 1; give"):
         fitted(settings)
@@ -175,12 +167,19 @@ def test_what_harms_is_said_before_the_training(adapt):
     assert not list(harms(adapt, [share.model_copy(update={"epochs": 2.0})]))
 
 
+def scratch(folder, text):
+    """The config scratch_small with this text, which is written to a file in `folder`."""
+    (folder / "text.txt").write_text(text)
+    return bert_jax.configs.scratch_small.set({"data.source": f"text:{folder / 'text.txt'}"})
+
+
+LINE = "the old house by the river\n\n"
+
+
 @pytest.mark.parametrize("lines, layers, pieces", [(40, 2, 2048), (300_000, 4, 8192)])
 @pytest.mark.long(first=1)
 def test_a_model_from_scratch_has_a_size_for_its_words(tmp_path, lines, layers, pieces):
-    text = tmp_path / "text.txt"
-    text.write_text("the old house by the river\n\n" * lines)
-    config = fitted(bert_jax.configs.scratch_small.change(data={"source": (f"text:{text}",)}).replace(passes=2.0))
+    config = fitted(scratch(tmp_path, LINE * lines).replace(passes=2.0))
     assert (config.model.num_layers, config.vocabulary.size) == (layers, pieces)
     [phase] = config.phases
     assert phase.steps == max(1, round(2 * lines * 6 * 1.5 / (phase.batch_size * phase.length)))
@@ -189,9 +188,7 @@ def test_a_model_from_scratch_has_a_size_for_its_words(tmp_path, lines, layers, 
 def test_few_words_are_seen_more_often_and_no_budget_of_minutes_more_than_a_hundred_times(
     tmp_path, monkeypatch, capsys
 ):
-    text = tmp_path / "text.txt"
-    text.write_text("the old house by the river\n\n" * 2000)
-    config = bert_jax.configs.scratch_small.change(data={"source": (f"text:{text}",)})
+    config = scratch(tmp_path, LINE * 2000)
 
     def passes(config):
         [phase] = fitted(config).phases
@@ -209,30 +206,26 @@ def test_few_words_are_seen_more_often_and_no_budget_of_minutes_more_than_a_hund
 
 
 def test_a_text_without_words_is_left_to_the_preparation(tmp_path):
-    (tmp_path / "blank.txt").write_text("\n\n\n")
-    settings = bert_jax.configs.scratch_small.set({"data.source": f"text:{tmp_path / 'blank.txt'}"})
+    settings = scratch(tmp_path, "\n\n\n")
     assert fitted(settings).phases[0].steps == 1
     with pytest.raises(UsageError, match="no text"):
         pretrain(settings, RunDirectory(tmp_path / "run"))
 
 
 def test_words_are_those_of_the_whole_text_where_a_sample_of_it_is_kept(tmp_path, monkeypatch):
-    text = tmp_path / "text.txt"
-    text.write_text("".join(f"house {number} by the river\n\n" for number in range(2000)))
-    config = bert_jax.configs.scratch_small.change(data={"source": (f"text:{text}",)})
+    config = scratch(tmp_path, "".join(f"house {number} by the river\n\n" for number in range(2000)))
     whole = fitted(config).phases[0].steps
     monkeypatch.setattr(records.sample, "SAMPLE_BYTES", 10_000)
     assert fitted(config).phases[0].steps == pytest.approx(whole, rel=0.05)
 
 
 def test_sizes_of_ones_own_are_kept(tmp_path):
-    text = tmp_path / "text.txt"
-    text.write_text("the old house by the river\n\n" * 40)
-    given = {"data.source": f"text:{text}", "vocabulary.size": 300, "model.hidden_size": 256, "model.num_heads": 4}
-    config = fitted(bert_jax.configs.scratch_small.set(given))
+    given = {"vocabulary.size": 300, "model.hidden_size": 256, "model.num_heads": 4}
+    settings = scratch(tmp_path, LINE * 40)
+    config = fitted(settings.set(given))
     assert (config.model.num_layers, config.model.hidden_size, config.vocabulary.size) == (2, 256, 300)
     of_base = {"model.hidden_size": 768, "model.num_heads": 12, "vocabulary.size": VocabularyConfig().size}
-    config = fitted(bert_jax.configs.scratch_small.set(given | of_base))  # the defaults
+    config = fitted(settings.set(of_base))  # the defaults
     assert (config.model.hidden_size, config.vocabulary.size) == (768, VocabularyConfig().size)
 
 
