@@ -1,7 +1,6 @@
 """What a run is measured by: held-out documents, other text, and the baseline."""
 
 import json
-import shutil
 
 import numpy as np
 import pytest
@@ -12,7 +11,6 @@ from bert_jax.instances.prepared_data import PreparedData
 from bert_jax.pretraining import dataset
 from bert_jax.pretraining.evaluation import evaluate_run
 from bert_jax.run.run_config import write_config
-from bert_jax.run.run_directory import RunDirectory
 from bert_jax.run.run_files import RunFiles
 
 
@@ -75,14 +73,12 @@ def test_text_that_the_vocabulary_cannot_read_is_warned_of(tiny_run, tmp_path, c
     assert f"WARNING: {measured['unknown_share']:.1%} of the pieces of this text are unknown to the vocabulary" in said
 
 
-def test_all_of_other_text_is_measured_whatever_is_used_of_held_out_documents(tiny_run, tmp_path):
-    run = RunDirectory(tmp_path / "run")
-    shutil.copytree(tiny_run.path, run.path)
-    config = RunFiles(run.path).config
-    write_config(run.config_file, config.replace(evaluation=config.evaluation.replace(max_sequences=8)))
+def test_all_of_other_text_is_measured_whatever_is_used_of_held_out_documents(tiny_copy, tmp_path):
+    config = RunFiles(tiny_copy.path).config
+    write_config(tiny_copy.config_file, config.change(evaluation={"max_sequences": 8}))
     (tmp_path / "new.txt").write_text(stories(30, first=700))
-    assert evaluate_run(run).held_out_sequences == 8
-    assert evaluate_run(run, f"text:{tmp_path / 'new.txt'}").held_out_sequences > 30
+    assert evaluate_run(tiny_copy).held_out_sequences == 8
+    assert evaluate_run(tiny_copy, f"text:{tmp_path / 'new.txt'}").held_out_sequences > 30
 
 
 def test_other_text_is_measured_once_whatever_the_dupe_factor(tiny_run, tiny_config, tmp_path):

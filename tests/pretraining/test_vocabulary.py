@@ -38,14 +38,18 @@ def test_another_kind_leaves_nothing_of_the_one_before(tiny_config, tmp_path):
         assert {path.name for path in run.tokenizer.iterdir()} == {name, "tokenizer_config.json", "origin.json"}
 
 
-def test_a_given_vocabulary_is_used_as_it_is(tiny_run, tiny_config, tmp_path, monkeypatch):
+def test_a_given_vocabulary_is_used_as_it_is_and_read_again_if_it_was_changed(
+    tiny_run, tiny_config, tmp_path, monkeypatch
+):
     monkeypatch.setattr(vocabulary_step, "train_tokenizer", None)
-    given = VocabularyConfig(file=str(tiny_run.tokenizer / "vocab.txt"), lowercase=False)
-    run = RunDirectory(tmp_path)
-    made = made_tokenizer(tiny_config.replace(vocabulary=given), run)
-    assert (
-        made.vocabulary.pieces == load_tokenizer(tiny_run.tokenizer).vocabulary.pieces and not made.cleaning.lowercase
-    )
+    given, run = tmp_path / "vocab.txt", RunDirectory(tmp_path / "run")
+    shutil.copy(tiny_run.tokenizer / "vocab.txt", given)
+    config = tiny_config.replace(vocabulary=VocabularyConfig(file=str(given), lowercase=False))
+    made = made_tokenizer(config, run)
+    assert made.vocabulary.pieces == load_tokenizer(tiny_run.tokenizer).vocabulary.pieces
+    assert not made.cleaning.lowercase
+    given.write_text(given.read_text() + "additional\n")
+    assert len(made_tokenizer(config, run).vocabulary) == 151
 
 
 def test_the_class_token_is_where_the_model_has_it(tiny_run, tiny_config, tmp_path):
@@ -125,15 +129,6 @@ def test_changed_text_makes_vocabulary_and_data_anew_until_training_begins(tiny_
     assert prepare().train.documents == first.train.documents + 1 and made == ["v", "d"] * 2
     text.unlink()  # as where the data was prepared on another machine
     assert prepare().train.documents == first.train.documents + 1 and made == ["v", "d"] * 2
-
-
-def test_a_changed_vocabulary_file_is_read_again(tiny_run, tiny_config, tmp_path):
-    given = tmp_path / "vocab.txt"
-    shutil.copy(tiny_run.tokenizer / "vocab.txt", given)
-    config = tiny_config.replace(vocabulary=VocabularyConfig(file=str(given)))
-    assert len(made_tokenizer(config, RunDirectory(tmp_path / "run")).vocabulary) == 150
-    given.write_text(given.read_text() + "additional\n")
-    assert len(made_tokenizer(config, RunDirectory(tmp_path / "run")).vocabulary) == 151
 
 
 def test_a_vocabulary_is_trained_on_the_sources_at_their_weights(tiny_config, tmp_path, monkeypatch):
