@@ -44,8 +44,9 @@ MODEL_TYPES = {
     "gpt2": "roberta",
     "unigram": "xlm-roberta",
 }
-MODEL_FILES = {"xlm-roberta": "sentencepiece.bpe.model", "camembert": "sentencepiece.bpe.model"}
+MODEL_FILES = dict.fromkeys(("xlm-roberta", "camembert", "unigram"), "sentencepiece.bpe.model")
 MODEL_FILES |= {"albert": "spiece.model", "xlnet": "spiece.model", "deberta-v2": "spm.model"}
+OTHER_FILES = dict.fromkeys(("roberta", "gpt2"), ("vocab.json", "merges.txt")) | {"modernbert": ("tokenizer.json",)}
 WORDS = "the river old house cat dog run ##ning ##s s ##er ##ed in of and a b c e d ' . , ( ) ! ? 中 文 é".split()
 MORE = ["[E1]", "<ent>", "river", "old house", "Straße", "@", "ing", " x", "中", "<|user|>", "THE", "e\u0301", "x1"]
 """Texts of added tokens."""
@@ -111,13 +112,25 @@ def wordpiece_file(cased: bool, kind: str = "bert") -> Json:
     return json.loads(tokenizer.to_str())
 
 
-def write_debertas_vocabulary(path: Path) -> None:
-    """ALBERT's pieces with DeBERTa's special ones; [MASK] is no piece of its model."""
-    model = read_model(GOLDEN / "spiece.model")
-    names = {"<pad>": "[PAD]", "<unk>": "[UNK]", "[MASK]": "[unused0]"}
-    for piece in model.pieces:
-        piece.piece = names.get(piece.piece, piece.piece)
-    path.write_bytes(model.SerializeToString(deterministic=True))
+def write_vocabulary(kind: str, folder: Path) -> Path:
+    """Writes the vocabulary of a kind of folder as its class's file, which is returned, or as its files."""
+    path = folder / MODEL_FILES.get(kind, "vocab.txt")
+    if kind == "xlnet":
+        write_xlnets_vocabulary(folder)
+    elif kind == "deberta-v2":  # ALBERT's pieces with DeBERTa's special ones; [MASK] is no piece of its model
+        model = read_model(GOLDEN / "spiece.model")
+        names = {"<pad>": "[PAD]", "<unk>": "[UNK]", "[MASK]": "[unused0]"}
+        for piece in model.pieces:
+            piece.piece = names.get(piece.piece, piece.piece)
+        path.write_bytes(model.SerializeToString(deterministic=True))
+    elif kind in MODEL_FILES:
+        shutil.copy(GOLDEN / path.name, path)
+    elif kind in OTHER_FILES:
+        for name in OTHER_FILES[kind]:
+            shutil.copy(GOLDEN / name, folder)
+    else:
+        path.write_text("\n".join(wordpieces(kind == "bert_cased", kind)))
+    return path
 
 
 def byte_file() -> Json:
@@ -155,7 +168,7 @@ class Folder:
     """A tokenizer's folder that is drawn by `seed`."""
 
     def __init__(self, seed: str, path: Path):
-        self.rng, self.path, self.edits = random.Random(seed), path, []
+        self.rng, self.path = random.Random(seed), path
         self.kind = self.rng.choice(list(BASES))
         self.name, self.special = BASES[self.kind]
         self.config: Json = {"tokenizer_class": self.name, **self.special}
@@ -175,9 +188,6 @@ class Folder:
     def maybe(self, share: float) -> bool:
         return self.rng.random() < share
 
-    def note(self, edit: str, value: object = "") -> None:
-        self.edits.append(f"{edit} {json.dumps(value) if not isinstance(value, str) else value!r}".strip())
-
     def _write(self, name: str, value: object) -> None:
         (self.path / name).write_text(json.dumps(value))
 
@@ -186,15 +196,8 @@ class Folder:
         form = self.rng.choice(["old", "json", "both"])
         if self.kind in ("modernbert", "unigram"):
             form = "json"
-        self.note(f"{self.kind} {form}")
-        if self.kind in MODEL_FILES or self.kind == "unigram":
-            model = self.path / MODEL_FILES.get(self.kind, "sentencepiece.bpe.model")
-            if self.kind == "xlnet":
-                write_xlnets_vocabulary(self.path)
-            elif self.kind == "deberta-v2":
-                write_debertas_vocabulary(model)
-            else:
-                shutil.copy(GOLDEN / model.name, model)
+        if self.kind in MODEL_FILES:
+            model = write_vocabulary(self.kind, self.path)
             if form != "json":
                 self._edit_model(model)
             if form != "old":
@@ -204,12 +207,10 @@ class Folder:
             elif self.maybe(0.04):
                 other = self.rng.choice(["tokenizer.model", "spiece.model", "sentencepiece.bpe.model", "spm.model"])
                 model.rename(self.path / other)
-                self.note("renamed", other)
             elif self.maybe(0.04):
                 other = self.rng.choice(["spiece.model", "sentencepiece.bpe.model"])
                 if other != model.name:
                     shutil.copy(GOLDEN / other, self.path)
-                    self.note("second", other)
         elif self.special in (OF_BERT, OF_MPNET) and self.kind != "modernbert":
             cased = self.kind == "bert_cased" or (self.kind != "bert" and self.maybe(0.5))
             if form != "json":
@@ -220,13 +221,11 @@ class Folder:
             self.file = json.loads((GOLDEN / "tokenizer.json").read_text())
         else:
             if form != "json":
-                for name in ("vocab.json", "merges.txt"):
-                    shutil.copy(GOLDEN / name, self.path)
+                write_vocabulary(self.kind, self.path)
             if form != "old":
                 self.file = byte_file()
         if self.maybe(0.02):
             (self.path / "vocab.txt").write_text("\n".join(wordpieces(True)))
-            self.note("vocab.txt besides")
 
     def _write_lines(self, pieces: list[str]) -> None:
         """A vocab.txt, with blanks at the ends of lines."""
@@ -234,13 +233,10 @@ class Folder:
         if self.maybe(0.3):
             for number in self.rng.sample(ordinary, 4):
                 lines[number] += self.rng.choice(BLANKS)
-            self.note("blanks at ends", [line for line in lines if line.strip() != line or line[-1:] in BLANKS])
         if self.maybe(0.1):
             lines += self.rng.sample(["\u2028", "##\u2028", "\u3000", "##\xa0", "x\u2003y", "river\xa0", "\u200b"], 3)
-            self.note("lines of blanks", lines[-3:])
         if self.maybe(0.05):
             lines.append(self.rng.choice(["", "river", "[E1]", "##[", "Köln"]))
-            self.note("last line", lines[-1])
         end = self.rng.choice(["\n", "\n", "\r\n"])
         text = end.join(lines) + self.rng.choice([end, ""])
         (self.path / "vocab.txt").write_bytes(text.encode())
@@ -253,25 +249,19 @@ class Folder:
                 kind = rng.choice([3, 3, 4, 1])
                 if piece not in {one.piece for one in model.pieces}:
                     model.pieces.add(piece=piece, score=rng.choice([0.0, -5.0, -20.0]), type=kind)
-                    self.note("piece", f"{piece} {kind}")
         if self.maybe(0.15):
             piece = rng.choice(list(model.pieces)[8:200])
             piece.type = rng.choice([3, 4, 5])
-            self.note("type", f"{piece.piece} {piece.type}")
         if self.maybe(0.1):
             model.trainer_spec.unk_id = rng.choice([0, 1, 2, 7])
-            self.note("model's unk_id", model.trainer_spec.unk_id)
         if self.maybe(0.1):
             setting = rng.choice(["add_dummy_prefix", "remove_extra_whitespaces", "escape_whitespaces"])
             setattr(model.normalizer_spec, setting, False)
-            self.note(setting, False)
         if self.maybe(0.05):
             model.normalizer_spec.precompiled_charsmap = b""
-            self.note("no charsmap")
         if self.maybe(0.04):
             setting = rng.choice(["byte_fallback", "treat_whitespace_as_suffix"])
             setattr(model.trainer_spec, setting, True)
-            self.note(setting, True)
         path.write_bytes(model.SerializeToString(deterministic=True))
 
     def _edit_file(self) -> None:
@@ -284,15 +274,12 @@ class Folder:
         wanted = [piece for piece in dict.fromkeys(self.special.values()) if piece not in known]
         if not self.maybe(0.1):
             file["added_tokens"] += [self._token(piece, ids.get(piece, len(ids)), special=True) for piece in wanted]
-        else:
-            self.note("specials aren't added")
         for content in rng.sample(MORE, rng.choice([0, 0, 1, 2, 3])):
             number = ids.get(
                 content, max(max(ids.values()) + 1, *(token["id"] + 1 for token in file["added_tokens"]), 0)
             )
             if content not in {token["content"] for token in file["added_tokens"]}:
                 file["added_tokens"].append(self._token(content, number))
-                self.note("file adds", file["added_tokens"][-1])
         file["added_tokens"].sort(key=lambda token: token["id"])
         one = {"SpecialToken": {"id": cls, "type_id": 0}}, {"Sequence": {"id": "A", "type_id": 0}}
         last = {"SpecialToken": {"id": sep, "type_id": 0}}
@@ -315,7 +302,6 @@ class Folder:
         }  # fmt: skip
         frame = rng.choice(["bert", "bert", "fairseq", *frames])
         file["post_processor"] = frames[frame]
-        self.note("frame", frame)
         if frames[frame] and self.maybe(0.1):
             bytes_step = {"type": "ByteLevel", "add_prefix_space": True, "trim_offsets": False, "use_regex": True}
             file["post_processor"] = {"type": "Sequence", "processors": [bytes_step, frames[frame]]}
@@ -323,17 +309,14 @@ class Folder:
             pad = {"strategy": "BatchLongest", "direction": "Right", "pad_to_multiple_of": None, "pad_id": 0}
             file["padding"] = pad | {"pad_type_id": 0, "pad_token": rng.choice(["[PAD]", "<pad>"])}
             file["truncation"] = {"direction": "Right", "max_length": 8, "strategy": "LongestFirst", "stride": 0}
-            self.note("padding and truncation")
         if self.maybe(0.25):
             self._edit_steps(file)
         if self.maybe(0.05):
             file["model"].pop("type")
-            self.note("no type")
         if self.maybe(0.2):
             self._edit_file_model(file["model"])
         if self.maybe(0.03):
             file["decoder"] = rng.choice([None, {"type": "Fuse"}])
-            self.note("decoder", file["decoder"])
 
     def _edit_steps(self, file: Json) -> None:
         rng, before = self.rng, file["normalizer"]
@@ -352,9 +335,6 @@ class Folder:
         )
         if self.maybe(0.7):
             file["normalizer"] = steps
-            self.note(
-                "normalizer", steps if before is None or steps is None or "normalizers" not in steps else "Sequence"
-            )
         else:
             words = file["pre_tokenizer"]
             digits = {"type": "Digits", "individual_digits": True}
@@ -367,7 +347,6 @@ class Folder:
                 scheme = rng.choice(["always", "first", "never"])
                 words = {"type": "Metaspace", "replacement": "▁", "prepend_scheme": scheme, "split": rng.random() < 0.5}
             file["pre_tokenizer"] = words
-            self.note("pre_tokenizer", words)
 
     def _edit_file_model(self, model: Json) -> None:
         choices = {
@@ -382,7 +361,6 @@ class Folder:
         kind = "Unigram" if isinstance(model["vocab"], list) else "BPE" if "merges" in model else "WordPiece"
         key = self.rng.choice(list(choices[kind]))
         model[key] = self.rng.choice(choices[kind][key])
-        self.note(f"model's {key}", model[key])
         if kind == "BPE" and self.maybe(0.3):
             model["merges"] = [
                 merge.split(" ") if isinstance(merge, str) else " ".join(merge) for merge in model["merges"]
@@ -428,13 +406,10 @@ class Folder:
         for key in SWITCHES:
             if self.maybe(0.12 if key not in ("split_special_tokens", "do_basic_tokenize") else 0.03):
                 config[key] = rng.choice([True, False, None])
-                self.note(key, config[key])
         for key in rng.sample(list(HARMLESS), rng.choice([0, 0, 1, 3])):
             config[key] = rng.choice(HARMLESS[key])
-            self.note(key, config[key])
         if self.kind == "xlnet" and self.maybe(0.15):
             config["unk_id"] = rng.choice(HARMLESS["unk_id"])
-            self.note("unk_id", config["unk_id"])
         way = rng.choice(["", "", "Fast", "missing", "null", "model", "generic", "other"])
         if way == "Fast":
             config["tokenizer_class"] += "Fast" * (not self.name.endswith("Fast"))
@@ -449,17 +424,13 @@ class Folder:
             )
         elif self.maybe(0.2):
             config["tokenizer_class"] = rng.choice([name for name, _ in BASES.values()])
-            self.note("other class")
-        self.note("class", config.get("tokenizer_class", way))
         if self.maybe(0.05):
             self.model["model_type"] = rng.choice([*MODEL_TYPES.values(), "albert", "electra", "ernie", "modernbert"])
-            self.note("model_type", self.model["model_type"])
         if self.maybe(0.04):
             config["fast_tokenizer_files"] = ["tokenizer.json", "tokenizer.4.0.0.json"]
             if self.file is not None and self.maybe(0.5):
                 older = self.file | {"normalizer": {"type": "Lowercase"}}
                 self._write("tokenizer.4.0.0.json", older)
-            self.note("fast_tokenizer_files")
 
     def _edit_tokens(self) -> None:
         """Special and added tokens in tokenizer_config.json, special_tokens_map.json and added_tokens.json."""
@@ -467,31 +438,24 @@ class Folder:
         for key in KEYS:
             if key in config and self.maybe(0.08):
                 del config[key]
-                self.note(f"no {key}")
         last = max(ids.values())
         further = [content for content in MORE if content not in ids]
         for key in [key for key in KEYS if key in config]:
             if self.maybe(0.1):
                 config[key] = self._written(config[key])
-                self.note(key, config[key])
             elif self.maybe(0.03):
                 config[key] = rng.choice([None, "[NEW]", "<s>", rng.choice(list(ids))])
-                self.note(key, config[key])
         if self.maybe(0.05):
             config["bos_token"] = rng.choice([None, "[CLS]", "<s>", "[BOS]"])
-            self.note("bos_token", config["bos_token"])
         for key in ("additional_special_tokens", "extra_special_tokens"):
             if self.maybe(0.2):
                 config[key] = self._list(key)
-                self.note(key, config[key])
         if self.maybe(0.05):
             config["model_specific_special_tokens"] = {"entity_token": self._written(rng.choice(MORE))}
-            self.note("model_specific_special_tokens", config["model_specific_special_tokens"])
         if self.maybe(0.07):
             config["entity_token"] = rng.choice(
                 [self._written(rng.choice(MORE)), {"content": rng.choice(MORE)}, None, 5]
             )
-            self.note("entity_token", config["entity_token"])
         if self.maybe(0.4):
             table = {
                 str(ids[piece]): self._token(piece, 0, True) for piece in set(self.special.values()) if piece in ids
@@ -500,12 +464,10 @@ class Folder:
             if self.maybe(0.3):
                 gone = self.special["mask_token"]
                 table = {number: token for number, token in table.items() if token["content"] != gone}
-                self.note("table without mask")
             if self.maybe(0.2):
                 table = {}
             if further and self.maybe(0.3):
                 table[str(last + 1)] = self._token(rng.choice(further), 0)
-                self.note("table adds", table[str(last + 1)])
             table = {
                 number: {key: flag for key, flag in token.items() if key != "id"} for number, token in table.items()
             }
@@ -513,7 +475,6 @@ class Folder:
                 for token in table.values():
                     token.pop(rng.choice(["normalized", "special", "lstrip"]), None)
             config["added_tokens_decoder"] = None if self.maybe(0.03) else table
-            self.note("table", len(table))
         if self.maybe(0.25):
             added = {content: last + place for place, content in enumerate(rng.sample(further, rng.randrange(3)), 1)}
             if self.maybe(0.2):
@@ -521,7 +482,6 @@ class Folder:
             if self.maybe(0.05):
                 added |= {"far": last + 50}
             self._write("added_tokens.json", added)
-            self.note("added_tokens.json", added)
         if self.maybe(0.35):
             named: Json = {key: self._written(piece) for key, piece in self.special.items() if self.maybe(0.8)}
             for key in [key for key in named if self.maybe(0.3)]:
@@ -536,9 +496,7 @@ class Folder:
             if self.maybe(0.05):
                 named["entity_token"] = self._written(rng.choice(MORE))
             self._write("special_tokens_map.json", named)
-            self.note("special_tokens_map.json", named)
         if self.maybe(0.07):
-            self.note("no tokenizer_config.json")
             self.config = None
 
     def _list(self, key: str) -> object:

@@ -2,14 +2,12 @@
 
 import json
 import random
-import shutil
 from pathlib import Path
 
 import pytest
-from tokenizer_folders import wordpiece_file
+from tokenizer_folders import BASES, GOLDEN, wordpiece_file, write_vocabulary
 from tokenizers import AddedToken
 from trained_tokenizers import trained
-from xlnet_vocabulary import write_xlnets_vocabulary
 
 from bert_jax.config.model import ModelConfig
 from bert_jax.interchange.tokenizer_config import PublishedFolder
@@ -21,15 +19,7 @@ from bert_jax.text.tokenizer import Tokenizer, load_tokenizer
 from bert_jax.text.vocabulary import MASK, SPECIAL_PIECES, Vocabulary
 from bert_jax.text.wordpiece import WordPieceTokenizer
 
-FOLDER = Path(__file__).parents[1] / "golden" / "tokenizers"
-CLASSES = {
-    "bert": ("BertTokenizer", ()),
-    "roberta": ("RobertaTokenizer", ("vocab.json", "merges.txt")),
-    "xlm-roberta": ("XLMRobertaTokenizer", ("sentencepiece.bpe.model",)),
-    "albert": ("AlbertTokenizer", ("spiece.model",)),
-    "xlnet": ("XLNetTokenizer", ()),
-    "modernbert": ("PreTrainedTokenizerFast", ("tokenizer.json",)),
-}
+KINDS = ("bert", "roberta", "xlm-roberta", "albert", "xlnet", "modernbert")
 ADDED = ["[E11]", "<num>", "river", "old house", "Straße", "@", "e1", " x", "ing", "中"]
 WORDS = ["the", "river's", "house", "caf\u00e9", "中文", "a1", "(x)", "running", "\u00ad", "STRASSE"]
 PIECES = [*SPECIAL_PIECES, *"the river ' s house cafe a ##1 ( x ) run ##ning e 中 文 ##s [ ] old".split()]
@@ -38,16 +28,9 @@ PIECES = [*SPECIAL_PIECES, *"the river ' s house cafe a ##1 ( x ) run ##ning e �
 def theirs_in(kind: str, folder: Path):
     """transformers' tokenizer of a relative, from its vocabulary alone."""
     transformers = pytest.importorskip("transformers")
-    name, files = CLASSES[kind]
-    for file in files:
-        shutil.copy(FOLDER / file, folder)
-    if kind == "xlnet":
-        write_xlnets_vocabulary(folder)
-    if kind == "bert":
-        (folder / "vocab.txt").write_text("\n".join(PIECES))
-    special = {"pad": "[PAD]", "unk": "[UNK]", "cls": "[CLS]", "sep": "[SEP]", "mask": "[MASK]"}
-    named = {f"{key}_token": piece for key, piece in special.items()} if kind == "modernbert" else {}
-    return getattr(transformers, name).from_pretrained(folder, **named)
+    name, special = BASES[kind]
+    write_vocabulary(kind, folder)
+    return getattr(transformers, name).from_pretrained(folder, **special)
 
 
 def texts(rng: random.Random, count: int) -> list[str]:
@@ -63,7 +46,7 @@ def texts(rng: random.Random, count: int) -> list[str]:
 
 
 @pytest.mark.parametrize("seed", [0, 1])
-@pytest.mark.parametrize("kind", CLASSES)
+@pytest.mark.parametrize("kind", KINDS)
 def test_the_ids_are_those_of_transformers(kind, seed, tmp_path, monkeypatch):
     monkeypatch.setenv("HF_HUB_OFFLINE", "1")
     rng, (source, saved, exported) = random.Random(seed), (tmp_path / name for name in ("source", "saved", "exported"))
@@ -152,7 +135,7 @@ def test_the_added_tokens_of_an_old_folder_are_read(tmp_path):
 
 
 def test_pieces_that_a_sentencepiece_model_never_splits_are_found_as_transformers_finds_them(tmp_path):
-    model = read_model(FOLDER / "spiece.model")
+    model = read_model(GOLDEN / "spiece.model")
     names = [piece.piece for piece in model.pieces]
     chosen = [name for name in ("(", ".", "-", '"') if name in names]
     for name in chosen:
@@ -173,14 +156,10 @@ def test_pieces_that_a_sentencepiece_model_never_splits_are_found_as_transformer
 def test_markers_are_added_to_every_kind(kind, tmp_path):
     if kind == "wordpiece":
         old = WordPieceTokenizer(Vocabulary(PIECES))
-    elif kind in CLASSES:
-        shutil.copytree(FOLDER, tmp_path / "files")
-        for path in (tmp_path / "files").iterdir():
-            if path.name not in CLASSES[kind][1]:
-                path.unlink()
-        old = read_tokenizer(
-            PublishedFolder(tmp_path / "files"), ModelConfig(model_type=kind, vocabulary_size=5_000)
-        ).tokenizer
+    elif kind in KINDS:
+        write_vocabulary(kind, tmp_path)
+        model = ModelConfig(model_type=kind, vocabulary_size=5_000)
+        old = read_tokenizer(PublishedFolder(tmp_path), model).tokenizer
     else:
         old = trained(kind, 21, ("the old house by the river is a house",) * 9)
     longer = extend(old, [], ["[E11]", "<num>", "[E11]"]).tokenizer

@@ -15,14 +15,19 @@ from tokenizer_folders import (
     GOLDEN,
     MODEL_FILES,
     MODEL_TYPES,
+    OF_BERT,
+    OF_FAIRSEQ,
     Folder,
     byte_file,
     texts_for,
     unigram_file,
     wordpiece_file,
     wordpieces,
+    write_vocabulary,
 )
-from xlnet_vocabulary import write_xlnets_vocabulary
+from tokenizers import AddedToken
+from tokenizers import Tokenizer as Tokenizers
+from tokenizers.processors import TemplateProcessing
 
 from bert_jax.batching.sequences import joined
 from bert_jax.config.model import ModelConfig
@@ -128,39 +133,22 @@ def lines(monkeypatch):
     return found
 
 
-def outcomes(seeds, path: Path, lines: list[str]):
-    """Yields each seed with its folder's edits and outcome."""
-    for seed in seeds:
-        path.mkdir()
-        lines.clear()
-        folder = Folder(seed, path)
-        yield seed, folder, outcome(path, seed, lines)
-        shutil.rmtree(path)
-
-
 def written(kind: str, path: Path, config: dict | None, form: str = "old", change=lambda model: None, **files) -> None:
-    """Writes a folder of this kind with its vocabulary in the old file or in a tokenizer.json, and other `files`."""
-    name, special = BASES[kind]
-    model = path / MODEL_FILES.get(kind, "vocab.json")
-    if kind == "xlnet":
-        write_xlnets_vocabulary(path)
-    elif kind in MODEL_FILES:
-        shutil.copy(GOLDEN / model.name, model)
-    elif kind == "bert":
-        (path / "vocab.txt").write_text("\n".join(wordpieces(cased=False)))
-    elif kind != "modernbert":
-        for file in ("vocab.json", "merges.txt"):
-            shutil.copy(GOLDEN / file, path)
+    """Writes a folder of this kind, and other `files`: its vocabulary in the old file, also in a tokenizer.json (json),
+    or in the tokenizer.json of `files` (alone)."""
+    model = write_vocabulary(kind, path)
     if kind in MODEL_FILES:
         proto = read_model(model)
         change(proto)
         model.write_bytes(proto.SerializeToString(deterministic=True))
     if form == "json":
-        file = unigram_file(kind, model) if kind in MODEL_FILES else wordpiece_file(cased=False)
-        files["tokenizer.json"] = file
+        files["tokenizer.json"] = unigram_file(kind, model)
+    if form == "alone":
+        for file in path.iterdir():
+            file.unlink()
     files["config.json"] = {"model_type": MODEL_TYPES.get(kind, kind)}
     if config is not None:
-        files["tokenizer_config.json"] = {"tokenizer_class": name, **config}
+        files["tokenizer_config.json"] = {"tokenizer_class": BASES[kind][0], **config}
     for file, value in files.items():
         (path / file).write_text(value if isinstance(value, str) else json.dumps(value))
 
@@ -182,8 +170,31 @@ CASED = "\n".join(wordpieces(cased=True))
 PADDING = {"pad_id": 0, "pad_type_id": 0, "pad_to_multiple_of": None, "pad_token": "<pad>"}
 PADDING |= {"strategy": "BatchLongest", "direction": "Right"}
 PADDED = {"tokenizer.json": wordpiece_file(cased=False) | {"padding": PADDING}}
-GENERIC = {"tokenizer_class": "PreTrainedTokenizerFast", "extra_special_tokens": ["river"]}
+GENERIC = {"tokenizer_class": "PreTrainedTokenizerFast"}
+OF_RIVER = GENERIC | {"extra_special_tokens": ["river"]}
 WITHOUT_MASK = {"tokenizer.json": byte_file() | {"added_tokens": []}}
+IDS_ALONE = {"model_input_names": ["input_ids", "attention_mask"]}
+FOUND = [{"content": "[E1]", "special": True, "lstrip": True}, {"content": "E1", "single_word": True}]
+
+
+def file_of(kind: str, single: str = "", pair: str = "", found=(), **changes) -> dict:
+    """A tokenizer.json with `changes`, the added tokens `found`, and a frame of a text and of a pair in which C and S
+    stand for the first and the separating special token."""
+    value = wordpiece_file(cased=True) if kind == "bert" else byte_file()
+    if kind in MODEL_FILES:
+        value = unigram_file(kind, GOLDEN / MODEL_FILES[kind])
+    tokenizer, special = Tokenizers.from_str(json.dumps(value)), BASES[kind][1]
+    names = {"C": special["cls_token"], "S": special["sep_token"]}
+    if single:
+        written = [text.translate(str.maketrans(names)) for text in (single, pair)]
+        ids = [(name, tokenizer.token_to_id(name)) for name in names.values()]
+        tokenizer.post_processor = TemplateProcessing(*written, special_tokens=ids)
+    tokenizer.add_tokens([AddedToken(**token) for token in found])
+    return {"tokenizer.json": json.loads(tokenizer.to_str()) | changes}
+
+
+LOWERED = {"normalizer": {"type": "Lowercase"}}
+SPACED = {"pre_tokenizer": {"type": "ByteLevel", "add_prefix_space": True, "trim_offsets": True, "use_regex": True}}
 MAP = {"additional_special_tokens": ["<ent>", "river"]}
 CAUSES = {
     "null for a space before": ("equal", "xlm-roberta", {"add_prefix_space": None}),
@@ -216,9 +227,40 @@ OF_FILES = {
     ),
     "blanks at the ends of lines": ("equal", "bert", {}, "old", {"vocab.txt": LINES}),
     "a cased vocabulary": ("said", "bert", None, "old", {"vocab.txt": CASED}),
-    "a padding token of the tokenizer.json alone": ("refused", "bert", GENERIC, "old", PADDED),
+    "a padding token of the tokenizer.json alone": ("refused", "bert", OF_RIVER, "old", PADDED),
     "a mask that the tokenizer.json lacks": ("equal", "roberta", None, "old", WITHOUT_MASK),
     "two vocabularies": ("equal", "bert", {}, "old", {"vocab.json": "{}"}),
+    "a class lower-cases": ("equal", "bert", {}, "alone", file_of("bert")),
+    "a class follows its settings": (
+        "equal", "bert", {"do_lower_case": False, "strip_accents": True, "tokenize_chinese_chars": False}, "alone",
+        {"tokenizer.json": wordpiece_file(cased=False)},
+    ),
+    "the class is the model's": (
+        "equal", "bert", None, "alone", file_of("bert", found=FOUND) | {"tokenizer_config.json": {}}
+    ),
+    "a class adds": ("equal", "bert", {"extra_special_tokens": ["b."]}, "alone", file_of("bert", found=FOUND)),
+    "the generic class follows the file": (
+        "equal", "bert", GENERIC | OF_BERT, "alone", file_of("bert", "C $A S", "C $A S $B:1 S:1")
+    ),
+    "two separators": (
+        "equal", "bert", GENERIC | OF_BERT | IDS_ALONE, "alone", file_of("bert", "C $A S", "C $A S S $B:1 S:1")
+    ),
+    "no frame": ("equal", "roberta", GENERIC | OF_FAIRSEQ, "alone", file_of("roberta", **SPACED)),
+    "a frame on one side": (
+        "equal", "roberta", GENERIC | OF_FAIRSEQ, "alone", file_of("roberta", "$A S", "$A S $B S", **SPACED)
+    ),
+    "the class token last": (
+        "equal", "bert", GENERIC | OF_BERT, "alone", file_of("bert", "$A S C", "$A S $B:1 S:1 C:1")
+    ),
+    "RoBERTa's": (
+        "equal", "roberta", {"add_prefix_space": False} | OF_FAIRSEQ, "alone", file_of("roberta", **SPACED)
+    ),
+    "GPT-2's": ("equal", "gpt2", OF_FAIRSEQ, "alone", file_of("gpt2", "C $A", "C $A S $B", **SPACED)),
+    "XLM-R's": ("equal", "xlm-roberta", {}, "alone", file_of("xlm-roberta", **LOWERED)),
+    "ALBERT's": (
+        "equal", "albert", {"tokenizer_class": "AlbertTokenizerFast", "keep_accents": True}, "alone",
+        file_of("albert", "C $A S", "C $A S $B:1 S:1", **LOWERED),
+    ),
 }  # fmt: skip
 
 
@@ -245,11 +287,17 @@ def test_no_ids_differ_in_silence(tmp_path, lines, monkeypatch, slow):
     monkeypatch.setenv("HF_HUB_OFFLINE", "1")
     pytest.importorskip("transformers").logging.set_verbosity_error()
     first = os.environ.get("BERT_JAX_FOLDERS", "0")
-    count = 2000 if slow else 40
     kinds, silent = collections.Counter(), []
-    for seed, folder, found in outcomes((f"{first}.{number}" for number in range(count)), tmp_path / "folder", lines):
+    for seed in (f"{first}.{number}" for number in range(2000 if slow else 40)):
+        path = tmp_path / seed
+        path.mkdir()
+        lines.clear()
+        Folder(seed, path)
+        found = outcome(path, seed, lines)
         kinds[found.kind] += 1
         if found.kind == "silent":
-            silent.append((seed, folder.edits, found.detail))
+            silent.append((path, found.detail))
+        else:
+            shutil.rmtree(path)
     print(dict(kinds))
     assert not silent, silent[:5]

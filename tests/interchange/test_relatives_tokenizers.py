@@ -7,6 +7,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from safetensors.numpy import load_file, save_file
+from tokenizer_folders import GOLDEN, write_vocabulary
 
 from bert_jax.batching.sequences import joined
 from bert_jax.config.model import ModelConfig
@@ -17,33 +18,25 @@ from bert_jax.system.errors import UsageError
 from bert_jax.text.tokenizer import load_tokenizer
 from bert_jax.text.vocabulary import MASK
 
-FOLDER = Path(__file__).parents[1] / "golden" / "tokenizers"
-FILES = {
-    "roberta": ("vocab.json", "merges.txt"),
-    "xlm-roberta": ("sentencepiece.bpe.model",),
-    "camembert": ("sentencepiece.bpe.model",),
-    "albert": ("spiece.model",),
-    "modernbert": ("tokenizer.json",),
-}
+KINDS = ("albert", "camembert", "modernbert", "roberta", "xlm-roberta")
 PAIR = ("a cat", "the river's dog, 中文")
 MASKED = f"Paris is the {MASK} of Fr{MASK}nce."
-TEXTS = json.loads((FOLDER / "texts.json").read_text())
-IDS = np.load(FOLDER / "ids.npz")
+TEXTS = json.loads((GOLDEN / "texts.json").read_text())
+IDS = np.load(GOLDEN / "ids.npz")
 
 
 def copied(kind: str, folder: Path) -> Path:
     """A folder with the vocabulary of a published model."""
-    for name in FILES.get(kind, ()):
-        shutil.copy(FOLDER / name, folder)
+    write_vocabulary(kind, folder)
     return folder
 
 
-def read(folder: Path, kind: str, size: int | None = None):
-    size = int(IDS[f"{kind}.size"]) if size is None else size
-    return read_tokenizer(PublishedFolder(folder), ModelConfig(model_type=kind, vocabulary_size=size)).tokenizer
+def read(folder: Path, kind: str, size: int | None = None, lowercase: bool | None = None):
+    model = ModelConfig(model_type=kind, vocabulary_size=size or int(IDS[f"{kind}.size"]))
+    return read_tokenizer(PublishedFolder(folder), model, lowercase).tokenizer
 
 
-@pytest.fixture(scope="module", params=sorted(FILES))
+@pytest.fixture(scope="module", params=KINDS)
 def kind(request):
     return request.param
 
@@ -146,6 +139,15 @@ def listed(piece: str):
     return put("vocab.txt", "\n".join([*special, *(piece.format(letter) for letter in "abcdefgh")]))
 
 
+def framed(single: str, pair: str):
+    """Sets a frame of texts without special tokens, each written as its name and the number of its segment."""
+    single, pair = (
+        [{"Sequence": {"id": name, "type_id": int(segment)}} for name, segment in frame.split()]
+        for frame in (single, pair)
+    )
+    return part(post_processor={"type": "TemplateProcessing", "single": single, "pair": pair, "special_tokens": {}})
+
+
 NO_NUMBER = "'the' has the number {}; expected an integer from 0 to"
 AUTHORS = "auto_map names the author's own tokenizer"
 REFUSED = [
@@ -156,12 +158,21 @@ REFUSED = [
     *(("roberta", renumbered(number), NO_NUMBER.format(number)) for number in (2**70, -1, True)),
     ("roberta", ended, "pieces have </w>, so they are a BPE's with ends of words"),
     ("roberta", config(pad_token="<s>"), "pad_token is '<s>', where the vocabulary has"),
+    (
+        "bert",
+        lambda folder: (folder / "vocab.txt").rename(folder / "spiece.model"),
+        "the tokenizer class BertTokenizer has no such file",
+    ),
     ("bert", listed("▁{}"), "sentencepiece's"),
     ("bert", listed("{}</w>"), "a BPE's with ends of words"),
     ("albert", put("tokenizer.json", '{"model": 1}'), "isn't read here"),
     ("modernbert", part(pre_tokenizer={"type": {"a": 1}}), "isn't read here"),
     ("modernbert", part(later=1), "has the part 'later', which isn't read here"),
     ("modernbert", part(normalizer={"type": "Precompiled", "precompiled_charsmap": "AAAAA"}), "charsmap is damaged"),
+    ("modernbert", part(model={"dropout": 0.5}), "drops merges at random (dropout 0.5)"),
+    ("modernbert", framed("A0", "B0 A1"), "post_processor sets 'B A'"),
+    ("modernbert", framed("A1", "A0 B1"), "with the segments [1]"),
+    ("bert", lambda folder: copied("modernbert", folder), "its model is 'BPE', and BertTokenizer has a WordPiece"),
     ("modernbert", part(model={"end_of_word_suffix": "</w>"}), "have '</w>' at the ends of words"),
     ("albert", config(mecab_kwargs={"mecab_dic": "ipadic"}), "mecab_kwargs is {'mecab_dic': 'ipadic'}, which changes"),
     ("albert", config(do_subword_tokenize=False), "do_subword_tokenize is False"),
@@ -182,19 +193,10 @@ def test_what_gives_other_ids_is_refused_in_one_line(kind, change, words, tmp_pa
     assert words in str(refusal.value) and "\n" not in str(refusal.value)
 
 
-def test_a_vocabulary_of_another_model_is_refused(tmp_path):
-    with pytest.raises(UsageError, match="the vocabulary has 800 pieces and the model's table 799 rows"):
-        read(copied("roberta", tmp_path), "roberta", 799)
-
-
-def test_options_that_it_has_not_are_refused(tmp_path):
+def test_lowercase_is_refused_where_the_vocabulary_cleans_texts(tmp_path):
     copied("albert", tmp_path)
-    with pytest.raises(UsageError, match="the tokenizer class BertTokenizer has no such file"):
-        read(tmp_path, "bert", 1200)
     with pytest.raises(UsageError, match="--no-lowercase is for a WordPiece"):
-        read_tokenizer(
-            PublishedFolder(tmp_path), ModelConfig(model_type="albert", vocabulary_size=1200), lowercase=False
-        )
+        read(tmp_path, "albert", lowercase=False)
 
 
 def test_a_vocab_json_is_loaded_by_its_path(tmp_path):
@@ -224,7 +226,7 @@ def test_a_tokenizer_is_read_by_its_class(file, tmp_path):
 
 def test_a_bert_with_a_tokenizer_of_two_separators_has_one_segment(tmp_path, capsys):
     for name in ("config.json", "model.safetensors"):
-        shutil.copy(FOLDER.parent / "gelu_erf" / name, tmp_path)
+        shutil.copy(GOLDEN.parent / "gelu_erf" / name, tmp_path)
     copied("xlm-roberta", tmp_path)
     (tmp_path / "tokenizer_config.json").write_text(json.dumps({"tokenizer_class": "XLMRobertaTokenizerFast"}))
     size, tensors = int(IDS["xlm-roberta.size"]), load_file(tmp_path / "model.safetensors")
