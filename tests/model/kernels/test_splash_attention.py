@@ -6,6 +6,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from attention_cases import assert_alike
 from token_rows import packed_tokens
 
 from bert_jax.config.model import ModelConfig
@@ -13,7 +14,6 @@ from bert_jax.config.operation import ExecutionConfig
 from bert_jax.model import exact_attention
 from bert_jax.model.attention_pattern import AttentionPattern, Places
 from bert_jax.model.bert import BertForPretraining, init
-from bert_jax.model.exact_attention import EXACT
 from bert_jax.model.kernels import splash_attention
 from bert_jax.model.kernels.attention_forms import TPU
 from bert_jax.products.plan.topology import parse_topology, topology_devices
@@ -37,21 +37,6 @@ def splash_calls(monkeypatch, on_tpu) -> list:
     return calls
 
 
-def assert_alike(pattern: AttentionPattern):
-    """The context, and the gradients of queries, keys and values, where nothing depends on the context of padding."""
-    real = (pattern.queries.sequence > 0)[:, :, None, None]
-    key, value, *of_queries = jax.random.normal(jax.random.key(0), (4, 2, LENGTH, 2, 16))
-    query, gradient = (each[:, : real.shape[1]] for each in of_queries)
-
-    @functools.partial(jax.jit, static_argnums=0)
-    def computed(form, *given):
-        context, backward = jax.vjp(lambda *given: form(*given, pattern, 0.0, None), *given)
-        return jnp.where(real, context, 0), *backward(jnp.where(real, gradient, 0))
-
-    for exact, found in zip(*(computed(form.attend, query, key, value) for form in (EXACT, TPU))):
-        assert np.abs(exact - found).max() < 1e-5 * np.abs(exact).max()
-
-
 @pytest.mark.parametrize(
     "tokens, window, causal",
     [("packed", window, causal) for window in (None, 50) for causal in (False, True)]
@@ -61,13 +46,14 @@ def assert_alike(pattern: AttentionPattern):
 @pytest.mark.long(first=1)
 def test_it_gives_what_the_exact_form_gives(tokens, splash_calls, window, causal):
     pattern = AttentionPattern.of(tokens, causal)._replace(window=window)
-    assert_alike(pattern)
+    assert_alike(TPU.attend, pattern, 2, 16, 0.0)
     assert splash_calls == [1]
 
 
 @pytest.mark.parametrize("tokens", ROWS, indirect=True)
 def test_it_takes_some_queries_alone(tokens, splash_calls):
-    assert_alike(AttentionPattern.of(tokens, causal=False).of_queries(jnp.array([[0, 380, 7], [5, 101, 300]])))
+    pattern = AttentionPattern.of(tokens, causal=False).of_queries(jnp.array([[0, 380, 7], [5, 101, 300]]))
+    assert_alike(TPU.attend, pattern, 2, 16, 0.0)
     assert splash_calls == [1]
 
 
@@ -80,18 +66,13 @@ def test_a_model_gives_the_same_by_it(tokens, splash_calls):
     params, wanted = init(config, jax.random.key(2)), jnp.array([[1, 5, 380], [2, 80, 101]])
 
     @functools.partial(jax.jit, static_argnums=1)
-    @jax.value_and_grad
-    def loss(params, form):
-        logits, _ = BertForPretraining(config, ExecutionConfig(attention=form)).apply(
-            {"params": params}, tokens, wanted
-        )
-        return jnp.square(logits[..., :30]).mean()
+    def logits(params, form):
+        network = BertForPretraining(config, ExecutionConfig(attention=form))
+        return network.apply({"params": params}, tokens, wanted)[0][..., :30]
 
-    exact, found = (loss(params, form) for form in ("exact", "tpu"))
+    exact, found = (logits(params, form) for form in ("exact", "tpu"))
     assert len(splash_calls) == 3
-    assert float(found[0]) == pytest.approx(float(exact[0]), rel=1e-6)
-    for one, other in zip(*map(jax.tree.leaves, (exact[1], found[1]))):
-        assert jnp.abs(one - other).max() <= 1e-5 * max(1e-3, jnp.abs(one).max())
+    np.testing.assert_allclose(found, exact, rtol=0, atol=1e-5 * np.abs(exact).max())
 
 
 @pytest.mark.parametrize(
