@@ -16,6 +16,7 @@ from bert_jax.model.task import HeadShape, task_parameter_shapes
 from bert_jax.run.checkpoint import write_model
 from bert_jax.run.run_config import write_config
 from bert_jax.run.run_directory import RunDirectory
+from bert_jax.text.tokenizer import Tokenizer
 from bert_jax.text.vocabulary import SPECIAL_PIECES, Vocabulary
 from bert_jax.text.wordpiece import WordPieceTokenizer
 
@@ -39,26 +40,20 @@ class FineTuned(NamedTuple):
     task: TaskConfig
     config: ModelConfig
     params: Parameters
-    tokenizer: WordPieceTokenizer
+    tokenizer: Tokenizer
 
 
 @pytest.fixture
 def fine_tuned():
     """A model of a kind of task, all its parameters random: biases, and LayerNorm's scales round 1."""
 
-    def make(kind: str, **settings) -> FineTuned:
+    def make(kind: str, tokenizer: Tokenizer | None = None, **settings) -> FineTuned:
         pieces = [*SPECIAL_PIECES, *"abcdefghij"]
         if settings.get("model_type") == "mpnet":  # whose padding is piece 1 in all its vocabularies
             pieces[:2] = pieces[1::-1]
-        tokenizer = WordPieceTokenizer(Vocabulary(pieces))
-        config = ModelConfig(
-            num_layers=2,
-            hidden_size=16,
-            num_heads=2,
-            max_positions=24,
-            vocabulary_size=len(tokenizer.vocabulary),
-            **settings,
-        )
+        tokenizer = tokenizer or WordPieceTokenizer(Vocabulary(pieces))
+        sizes = {"num_layers": 2, "hidden_size": 16, "num_heads": 2, "max_positions": 24}
+        config = ModelConfig(**sizes | settings, vocabulary_size=len(tokenizer.vocabulary))
         shapes, rng = task_parameter_shapes(config, HeadShape.of(TASKS[kind])), np.random.default_rng(3)
         params = jax.tree_util.tree_map_with_path(
             lambda path, leaf: rng.normal(path[-1].key == "scale", 0.2, leaf.shape).astype(np.float32), shapes
