@@ -109,11 +109,6 @@ def test_a_directory_is_exported_as_its_run_is(bert_folder, tmp_path):
         assert (tmp_path / "first" / name).read_bytes() == (tmp_path / "second" / name).read_bytes()
 
 
-def test_without_normalize_a_line_says_that_vectors_are_scaled(tmp_path, capsys):
-    bert_jax.load(GOLDEN / "vectors" / "roberta")
-    assert "has no Normalize; bert_jax scales each vector to length 1" in capsys.readouterr().err
-
-
 def test_lengths_of_old_and_new_files(bert_folder):
     write(bert_folder / "sentence_bert_config.json", {"max_seq_length": 99})
     assert bert_jax.load(bert_folder).task.max_length == 20  # its positions
@@ -145,7 +140,6 @@ REFUSED = {
     "an order": ("modules.json", modules(ENCODER, NORMALIZE, POOLING), "lists 'Transformer, Normalize, Pooling'"),
     "no pooling": ("modules.json", modules(ENCODER), "lists 'Transformer'"),
     "none": ("modules.json", [], "modules.json lists no modules"),
-    "no list": ("modules.json", {"type": 3}, "modules is {'type': 3}: input should be a valid list"),
     "a type that is no text": ("modules.json", [{"type": 3}], "type is 3"),
     "no type": ("modules.json", [{"path": ""}], "it has no modules.0.type"),
     "a path outside": ("modules.json", modules(ENCODER, POOLING, paths=("", "../other")), "Pooling is '../other'"),
@@ -155,12 +149,10 @@ REFUSED = {
     "a missing folder": ("modules.json", modules(ENCODER, POOLING, paths=("", "9_Pooling")), "can't be read"),
     "another encoder": ("modules.json", modules(ENCODER, POOLING, paths=("0_BERT", "1_Pooling")), "is '0_BERT'"),
     "a way of pooling": (POOL, {"pooling_mode": "weightedmean"}, "pools by 'weightedmean'; bert_jax has one of mean"),
-    "an old way": (POOL, {"pooling_mode_mean_sqrt_len_tokens": True}, "pools by 'mean_sqrt_len_tokens'"),
     "an unknown way": (POOL, {"pooling_mode_new": True}, "pools by 'pooling_mode_new'"),
     "two ways": (POOL, {"pooling_mode_cls_token": True, "pooling_mode_mean_tokens": True}, "pools by 'cls and mean'"),
     "two new ways": (POOL, {"pooling_mode": ["cls", "max"]}, "pools by 'cls and max'"),
     "no name": (POOL, {"pooling_mode": 10**300}, "input should be a valid list"),
-    "no switch": (POOL, {"pooling_mode_cls_token": 1}, "pooling_mode_cls_token is 1: input should be a valid boolean"),
     "a width": (POOL, {"embedding_dimension": 17}, "embedding_dimension is 17 and the model's width 16"),
     "a width in quotes": (POOL, {"word_embedding_dimension": "16"}, "is '16': input should be a valid integer"),
     "a default that is no prompt": (
@@ -169,11 +161,6 @@ REFUSED = {
         "default_prompt_name is 'ask', which isn't",
     ),
     "a name with =": (LIBRARY, {"prompts": {"a=b": "ask: "}}, "a prompt is called 'a=b'"),
-    "prompts left out by a number": (
-        POOL,
-        {"include_prompt": 1},
-        "include_prompt is 1: input should be a valid boolean",
-    ),
     "a length that is no number": (LENGTHS, {"max_seq_length": "12"}, "max_seq_length is '12'"),
     "a length of thousands of digits": (LENGTHS, {"max_seq_length": -(10**999)}, "cuts texts to -1000"),
     "a length of a few pieces": (LENGTHS, {"max_seq_length": 7}, "cuts texts to 7 pieces, and bert_jax to 8 or more"),
@@ -190,15 +177,19 @@ REFUSED = {
 
 
 @pytest.mark.parametrize("case", REFUSED)
-def test_other_vectors_are_refused_in_one_line(case, bert_folder, tmp_path, capsys):
+def test_other_vectors_are_refused_in_one_line(case, bert_folder):
     name, value, message = REFUSED[case]
     write(bert_folder / name, value)
     with pytest.raises(UsageError) as caught:
         bert_jax.load(bert_folder)
     assert message in str(caught.value) and "\n" not in str(caught.value)
+
+
+def test_a_refused_folder_is_read_as_the_encoder_alone_by_other_trainings(bert_folder, tmp_path, capsys):
+    write(bert_folder / "modules.json", modules(ENCODER))
     assert run(["import", str(bert_folder), str(tmp_path / "run")]) == 2 and not (tmp_path / "run").exists()
     capsys.readouterr()
-    assert TrainedModel.open(bert_folder).task is None  # other trainings start from its encoder
+    assert TrainedModel.open(bert_folder).task is None
     assert "is read as the encoder alone" in capsys.readouterr().err
     (bert_folder / "modules.json").unlink()
     assert bert_jax.load(bert_folder).task is None
@@ -225,7 +216,7 @@ def test_a_list_of_modules_that_cannot_be_read_is_not_taken_as_absent(bert_folde
         bert_jax.load(bert_folder)
 
 
-def test_the_layout_with_the_encoder_in_a_folder_of_its_own_is_refused_with_the_remedy(bert_folder, tmp_path):
+def test_the_layout_with_the_encoder_in_a_folder_of_its_own_is_refused_with_the_remedy(bert_folder):
     inside = bert_folder / "0_Transformer"
     inside.mkdir()
     for name in ("config.json", "model.safetensors", "tokenizer.json", "tokenizer_config.json"):
@@ -233,21 +224,21 @@ def test_the_layout_with_the_encoder_in_a_folder_of_its_own_is_refused_with_the_
     write(bert_folder / "modules.json", modules(ENCODER, POOLING, paths=("0_Transformer", "1_Pooling")))
     with pytest.raises(UsageError, match="is '0_Transformer'.*copy the files of that folder there"):
         bert_jax.load(bert_folder)
-    assert run(["import", str(bert_folder), str(tmp_path / "run")]) == 2 and not (tmp_path / "run").exists()
 
 
-@pytest.mark.parametrize("name, is_reported", [("bert", False), ("roberta", True)])  # with and without Normalize
-def test_another_comparison_is_named_where_it_ranks_otherwise(tmp_path, capsys, name, is_reported):
+@pytest.mark.parametrize(
+    "name, settings, words",
+    [
+        ("roberta", {}, "has no Normalize; bert_jax scales each vector to length 1"),
+        ("roberta", {"similarity_fn_name": "dot"}, "similarity_fn_name is 'dot'; bert_jax compares by cosines"),
+        ("bert", {"similarity_fn_name": "dot"}, None),  # its vectors have length 1, so that both rank alike
+        ("bert", {"truncate_dim": 8}, "truncate_dim is 8; bert_jax gives vectors of all 16 numbers, and width=8 cuts"),
+    ],
+)
+def test_a_line_says_where_vectors_or_ranks_differ(name, settings, words, tmp_path, capsys):
     shutil.copytree(GOLDEN / "vectors" / name, tmp_path / "model")
-    write(tmp_path / "model" / LIBRARY, {"similarity_fn_name": "dot"})
-    bert_jax.load(tmp_path / "model")
-    assert ("similarity_fn_name is 'dot'; bert_jax compares by cosines" in capsys.readouterr().err) == is_reported
-
-
-def test_vectors_that_their_program_cuts_are_whole_and_a_line_says_so(bert_folder, capsys):
-    write(bert_folder / LIBRARY, {"truncate_dim": 8})
-    bert = bert_jax.load(bert_folder)
-    assert "truncate_dim is 8; bert_jax gives vectors of all 16 numbers, and width=8 cuts them" in (
-        capsys.readouterr().err
-    )
+    write(tmp_path / "model" / LIBRARY, settings)
+    bert = bert_jax.load(tmp_path / "model")
+    said = capsys.readouterr().err
+    assert words in said if words else "similarity" not in said
     assert bert.embed(["a"]).shape == (1, 16)

@@ -95,15 +95,17 @@ def test_names_and_layouts_become_hugging_faces(tensorflow):
         np.testing.assert_array_equal(tensors[name].read(), tensor.read())
 
 
-def test_tensors_larger_than_their_files_are_refused_before_they_are_allocated(tensorflow):
-    prefix = tensorflow(googles_tensors(), data_bytes=100)
-    with pytest.raises(UsageError, match=r"checkpoint \(ValueError: its index describes .* data files have 100\)"):
-        read_tensorflow_checkpoint(prefix)
-
-
-def test_a_crash_of_tensorflow_is_one_line(tensorflow):
-    with pytest.raises(UsageError, match="TensorFlow was ended by signal 6 while it read it"):
-        read_tensorflow_checkpoint(tensorflow("abort", 100))
+@pytest.mark.parametrize(
+    "tensors, words",
+    [
+        (googles_tensors(), r"checkpoint \(ValueError: its index describes .* data files have 100\)"),
+        ("abort", "TensorFlow was ended by signal 6 while it read it"),
+    ],
+    ids=["tensors larger than their files, before they are allocated", "a crash"],
+)
+def test_what_tensorflow_cannot_read_is_one_line(tensorflow, tensors, words):
+    with pytest.raises(UsageError, match=words):
+        read_tensorflow_checkpoint(tensorflow(tensors, data_bytes=100))
 
 
 def test_it_is_found_by_its_index(tmp_path):
