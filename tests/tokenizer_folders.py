@@ -6,7 +6,7 @@ import shutil
 from pathlib import Path
 from typing import Any
 
-from tokenizers import Tokenizer, decoders, models, normalizers, pre_tokenizers
+from tokenizers import Tokenizer, decoders, models, normalizers, pre_tokenizers, processors
 from xlnet_vocabulary import write_xlnets_vocabulary
 
 from bert_jax.text.sentencepiece import read_model
@@ -164,6 +164,22 @@ def unigram_file(kind: str, model: Path) -> Json:
     return json.loads(tokenizer.to_str())
 
 
+FRAMES = {
+    "bert": ("C $A S", "C $A S $B:1 S:1"),
+    "fairseq": ("C $A S", "C $A S S $B S"),
+    "end": ("$A S", "$A S $B:1 S:1"),
+    "begin": ("C $A", "C $A $B:1"),
+    "last": ("$A S C", "$A S $B:1 S:1 C"),
+}
+
+
+def template(ids: dict[str, int], cls: str, sep: str, single: str, pair: str) -> Json:
+    """The frame of a text and of a pair, in which C and S stand for the special tokens `cls` and `sep`."""
+    written = [frame.translate(str.maketrans({"C": cls, "S": sep})) for frame in (single, pair)]
+    step = processors.TemplateProcessing(*written, special_tokens=[(piece, ids[piece]) for piece in (cls, sep)])
+    return json.loads(step.__getstate__())
+
+
 class Folder:
     """A tokenizer's folder that is drawn by `seed`."""
 
@@ -281,18 +297,8 @@ class Folder:
             if content not in {token["content"] for token in file["added_tokens"]}:
                 file["added_tokens"].append(self._token(content, number))
         file["added_tokens"].sort(key=lambda token: token["id"])
-        one = {"SpecialToken": {"id": cls, "type_id": 0}}, {"Sequence": {"id": "A", "type_id": 0}}
-        last = {"SpecialToken": {"id": sep, "type_id": 0}}
-        second = [{"Sequence": {"id": "B", "type_id": 1}}, {"SpecialToken": {"id": sep, "type_id": 1}}]
-        flat = [{"Sequence": {"id": "B", "type_id": 0}}, last]
-        tokens = {piece: {"id": piece, "ids": [ids[piece]], "tokens": [piece]} for piece in (cls, sep)}
-        template = {"type": "TemplateProcessing", "special_tokens": tokens}
-        frames = {
-            "bert": template | {"single": [*one, last], "pair": [*one, last, *second]},
-            "fairseq": template | {"single": [*one, last], "pair": [*one, last, last, *flat]},
-            "end": template | {"single": [one[1], last], "pair": [one[1], last, *second]},
-            "begin": template | {"single": [*one], "pair": [*one, *second[:1]]},
-            "last": template | {"single": [one[1], last, one[0]], "pair": [one[1], last, *second, one[0]]},
+        frames = {name: template(ids, cls, sep, *frame) for name, frame in FRAMES.items()}
+        frames |= {
             "none": None,
             "RobertaProcessing": {
                 "type": "RobertaProcessing", "sep": [sep, ids[sep]], "cls": [cls, ids[cls]], "trim_offsets": True,

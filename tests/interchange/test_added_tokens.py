@@ -5,7 +5,7 @@ import random
 from pathlib import Path
 
 import pytest
-from tokenizer_folders import BASES, GOLDEN, wordpiece_file, write_vocabulary
+from tokenizer_folders import BASES, wordpiece_file, write_vocabulary
 from tokenizers import AddedToken
 from trained_tokenizers import trained
 
@@ -14,7 +14,6 @@ from bert_jax.interchange.tokenizer_config import PublishedFolder
 from bert_jax.interchange.tokenizer_files import read_tokenizer, write_tokenizer
 from bert_jax.system.errors import UsageError
 from bert_jax.text.extension import extend
-from bert_jax.text.sentencepiece import read_model
 from bert_jax.text.tokenizer import Tokenizer, load_tokenizer
 from bert_jax.text.vocabulary import MASK, SPECIAL_PIECES, Vocabulary
 from bert_jax.text.wordpiece import WordPieceTokenizer
@@ -132,24 +131,6 @@ def test_the_added_tokens_of_an_old_folder_are_read(tmp_path):
     (tmp_path / "added_tokens.json").write_text(json.dumps({"covid": size + 1}))
     with pytest.raises(UsageError, match=f"'covid' has the number {size + 1} and its place is {size}"):
         read_tokenizer(PublishedFolder(tmp_path), ModelConfig(vocabulary_size=size + 3))
-
-
-def test_pieces_that_a_sentencepiece_model_never_splits_are_found_as_transformers_finds_them(tmp_path):
-    model = read_model(GOLDEN / "spiece.model")
-    names = [piece.piece for piece in model.pieces]
-    chosen = [name for name in ("(", ".", "-", '"') if name in names]
-    for name in chosen:
-        piece = model.pieces[names.index(name)]
-        piece.type = piece.USER_DEFINED
-    (tmp_path / "spiece.model").write_bytes(model.SerializeToString())
-    transformers = pytest.importorskip("transformers")
-    theirs = transformers.AlbertTokenizer.from_pretrained(tmp_path)
-    ours = read_tokenizer(
-        PublishedFolder(tmp_path), ModelConfig(model_type="albert", vocabulary_size=len(theirs))
-    ).tokenizer
-    assert chosen and ours.added
-    for text in ("a (b) river-house.", '"the (river" .- x', "([MASK])", "a-[MASK]."):
-        assert ours.encode_special(text) == theirs(text, add_special_tokens=False).input_ids, text
 
 
 @pytest.mark.parametrize("kind", ["wordpiece", "unigram", "bpe", "roberta", "albert"])

@@ -19,6 +19,7 @@ from tokenizer_folders import (
     OF_FAIRSEQ,
     Folder,
     byte_file,
+    template,
     texts_for,
     unigram_file,
     wordpiece_file,
@@ -27,7 +28,6 @@ from tokenizer_folders import (
 )
 from tokenizers import AddedToken
 from tokenizers import Tokenizer as Tokenizers
-from tokenizers.processors import TemplateProcessing
 
 from bert_jax.batching.sequences import joined
 from bert_jax.config.model import ModelConfig
@@ -135,7 +135,7 @@ def lines(monkeypatch):
 
 def written(kind: str, path: Path, config: dict | None, form: str = "old", change=lambda model: None, **files) -> None:
     """Writes a folder of this kind, and other `files`: its vocabulary in the old file, also in a tokenizer.json (json),
-    or in the tokenizer.json of `files` (alone)."""
+    in the tokenizer.json of `files` (alone), or under another name."""
     model = write_vocabulary(kind, path)
     if kind in MODEL_FILES:
         proto = read_model(model)
@@ -143,6 +143,8 @@ def written(kind: str, path: Path, config: dict | None, form: str = "old", chang
         model.write_bytes(proto.SerializeToString(deterministic=True))
     if form == "json":
         files["tokenizer.json"] = unigram_file(kind, model)
+    if form.endswith(".model"):
+        model.rename(path / form)
     if form == "alone":
         for file in path.iterdir():
             file.unlink()
@@ -155,6 +157,11 @@ def written(kind: str, path: Path, config: dict | None, form: str = "old", chang
 
 def with_piece(kind: int, piece: str = "<lang>"):
     return lambda model: model.pieces.add(piece=piece, score=0.0, type=kind)
+
+
+def never_split(model) -> None:
+    for piece in model.pieces:
+        piece.type = FORCED if piece.piece in ("(", ".", "-", '"') else piece.type
 
 
 def unknown(model) -> None:
@@ -177,18 +184,14 @@ IDS_ALONE = {"model_input_names": ["input_ids", "attention_mask"]}
 FOUND = [{"content": "[E1]", "special": True, "lstrip": True}, {"content": "E1", "single_word": True}]
 
 
-def file_of(kind: str, single: str = "", pair: str = "", found=(), **changes) -> dict:
-    """A tokenizer.json with `changes`, the added tokens `found`, and a frame of a text and of a pair in which C and S
-    stand for the first and the separating special token."""
+def file_of(kind: str, *frame: str, found=(), **changes) -> dict:
+    """A tokenizer.json with `changes`, the added tokens `found`, and a frame as `template` takes it."""
     value = wordpiece_file(cased=True) if kind == "bert" else byte_file()
     if kind in MODEL_FILES:
         value = unigram_file(kind, GOLDEN / MODEL_FILES[kind])
     tokenizer, special = Tokenizers.from_str(json.dumps(value)), BASES[kind][1]
-    names = {"C": special["cls_token"], "S": special["sep_token"]}
-    if single:
-        written = [text.translate(str.maketrans(names)) for text in (single, pair)]
-        ids = [(name, tokenizer.token_to_id(name)) for name in names.values()]
-        tokenizer.post_processor = TemplateProcessing(*written, special_tokens=ids)
+    if frame:
+        changes["post_processor"] = template(tokenizer.get_vocab(), special["cls_token"], special["sep_token"], *frame)
     tokenizer.add_tokens([AddedToken(**token) for token in found])
     return {"tokenizer.json": json.loads(tokenizer.to_str()) | changes}
 
@@ -203,10 +206,12 @@ CAUSES = {
     "null for BERT's case": ("refused", "bert", {"do_lower_case": None}),
     "null for a space before bytes": ("refused", "roberta", {"add_prefix_space": None}),
     "null for a special token": ("refused", "xlm-roberta", {"bos_token": None}),
+    "XLNet's settings": ("equal", "xlnet", {"do_lower_case": True, "keep_accents": True, "padding_side": "left"}),
     "no special tokens in the list": ("equal", "xlnet", {"additional_special_tokens": []}),
     "null for the list": ("equal", "xlnet", {"additional_special_tokens": None}),
     "an empty list beside forced pieces": ("equal", "albert", {"additional_special_tokens": []}, with_piece(FORCED)),
     "an empty table": ("equal", "albert", {"added_tokens_decoder": {}}, with_piece(FORCED)),
+    "pieces that are never split": ("equal", "albert", {}, never_split),
     "control pieces": ("equal", "xlm-roberta", {}, with_piece(CONTROL)),
     "unk_id of the model": ("equal", "xlnet", {}, unknown),
     "unk_id beside a model": ("equal", "xlnet", {"unk_id": 5}, unknown),
@@ -220,6 +225,7 @@ CAUSES = {
     "a token that GPT-2 adds": ("said", "gpt2", {"additional_special_tokens": ["<ent>"]}),
 }
 OF_FILES = {
+    "another name of the model": ("equal", "xlm-roberta", {}, "tokenizer.model", {}),
     "unk_id beside a tokenizer.json": ("equal", "xlnet", {"unk_id": 5}, "json", {}),
     "a list in special_tokens_map.json": ("equal", "albert", {}, "old", {"special_tokens_map.json": MAP}),
     "a list beside an empty one": (
@@ -264,20 +270,16 @@ OF_FILES = {
 }  # fmt: skip
 
 
-@pytest.mark.parametrize("name", [*CAUSES, *OF_FILES, "another name of the model"])
+@pytest.mark.parametrize("name", [*CAUSES, *OF_FILES])
 def test_each_cause_of_other_ids(name, tmp_path, lines, monkeypatch):
     monkeypatch.setenv("HF_HUB_OFFLINE", "1")
     pytest.importorskip("transformers").logging.set_verbosity_error()
     if name in OF_FILES:
         kind, base, config, form, files = OF_FILES[name]
         written(base, tmp_path, config, form, **files)
-    elif name in CAUSES:
+    else:
         kind, base, config, *change = CAUSES[name]
         written(base, tmp_path, config, "old", *change)
-    else:
-        kind = "equal"
-        written("xlm-roberta", tmp_path, {})
-        (tmp_path / "sentencepiece.bpe.model").rename(tmp_path / "tokenizer.model")
     found = outcome(tmp_path, name, lines)
     assert found.kind == kind, (found, lines)
 
