@@ -1,13 +1,9 @@
-import itertools
-
 import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from bert_jax.config.model import ModelConfig
 from bert_jax.model.dropout import dropout, split
-from bert_jax.model.encoder import BlockKeys
 
 
 def keys(count, seed=0):
@@ -85,14 +81,3 @@ def test_no_mask_is_kept_for_the_backward_pass():
 
 def test_bfloat16_stays_bfloat16():
     assert dropout(jnp.ones((2, 8), jnp.bfloat16), 0.5, keys(2)).dtype == jnp.bfloat16
-
-
-def test_the_keys_of_all_blocks_are_those_that_each_block_would_split():
-    config, sequences = ModelConfig.tiny(num_layers=3), jax.random.split(jax.random.key(5), (4, 2))
-    of_blocks = BlockKeys.of_blocks(config, sequences)
-    for row, slot, layer in itertools.product(range(4), range(2), range(3)):
-        of_layer = jax.random.split(sequences[row, slot], 3)[layer]
-        attention, *others = jax.random.split(of_layer, 3)
-        expected = [jax.random.split(attention, config.num_heads), *others]
-        for found, one in zip(of_blocks, expected, strict=True):
-            assert jnp.array_equal(jax.random.key_data(found[layer, row, slot]), jax.random.key_data(one))

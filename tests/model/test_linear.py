@@ -29,14 +29,6 @@ def test_a_projection_and_its_gradients_are_those_of_the_formula(shapes):
         np.testing.assert_allclose(one, other, atol=1e-5)
 
 
-def test_a_projection_without_bias_is_one_whose_bias_is_0():
-    x, kernel, bias = (jax.random.normal(jax.random.key(number), shape) for number, shape in enumerate(SHAPES["in"]))
-    square = lambda x, kernel, bias: jnp.sum(jnp.square(project(x, kernel, bias, jnp.dtype("float32"))))
-    without, zero = (jax.value_and_grad(square, argnums=(0, 1))(x, kernel, b) for b in (None, jnp.zeros_like(bias)))
-    for one, other in zip(jax.tree.leaves(without), jax.tree.leaves(zero), strict=True):
-        np.testing.assert_array_equal(one, other)
-
-
 def test_the_weights_gradient_is_float32_in_a_bfloat16_model():
     x, kernel, bias = jnp.ones((300, 2), jnp.bfloat16), jnp.ones((2, 3)), jnp.zeros(3)
     total = lambda *arrays: project(*arrays, jnp.dtype("bfloat16")).sum()

@@ -11,7 +11,6 @@ from bert_jax.config.model import ModelConfig
 from bert_jax.layout import MASKABLE, WORD_START, lay_out
 from bert_jax.model.attention_pattern import AttentionPattern, Places
 from bert_jax.model.bert import BertForPretraining, init
-from bert_jax.model.encoder import Block, BlockKeys
 from bert_jax.model.exact_attention import exact_attention
 from bert_jax.pretraining.masking import next_tokens
 
@@ -104,23 +103,3 @@ def test_a_query_attends_to_what_its_pattern_admits(causal, window):
     values = jnp.eye(8)[None, :, None]  # so that the context is the probabilities themselves
     context = exact_attention(jnp.ones((1, 2, 1, 8)), values, values, pattern.of_queries(wanted), 0.0, None)
     assert np.array_equal(np.asarray(context[0, :, 0]) > 0, admitted)
-
-
-@pytest.mark.long
-def test_a_block_may_normalise_before_its_layers_and_have_no_biases():
-    """A block that normalises before its layers and has no biases."""
-    places = Places(jnp.ones((2, 6), jnp.int32), jnp.tile(jnp.arange(6), (2, 1)))
-    x, pattern = jax.random.normal(jax.random.key(0), (2, 6, 32)), AttentionPattern(places, places, 1)
-    block = Block(CONFIG.replace(norm="pre", biases=False))
-    variables = block.init(jax.random.key(1), x, pattern, BlockKeys())
-    names = {"/".join(key.key for key in path) for path, _ in jax.tree_util.tree_leaves_with_path(variables["params"])}
-    linear = {"attention/kernel", "attention/output/kernel", "feedforward_in/kernel", "feedforward_out/kernel"}
-    assert names == linear | {"attention_norm/scale", "feedforward_norm/scale"}
-    silent = jax.tree.map(jnp.zeros_like, variables)
-    np.testing.assert_array_equal(
-        block.apply(silent, x, pattern, BlockKeys())[0], x
-    )  # nothing but the residual is left
-    wanted = jnp.array([[4, 0], [1, 5]])
-    some, _ = block.apply(variables, x, pattern, BlockKeys(), wanted)
-    every, _ = block.apply(variables, x, pattern, BlockKeys())
-    np.testing.assert_allclose(some, jnp.take_along_axis(every, wanted[:, :, None], axis=1), atol=2e-6)
