@@ -1,4 +1,5 @@
-"""Relative attention and the query stream: distances by hand, no leak, packed and padded rows."""
+"""Relative attention and the query stream: no leak, packed and padded rows, strips. Scores and gradients are compared
+with transformers' in tests/interchange/test_relatives.py."""
 
 import jax
 import jax.numpy as jnp
@@ -6,12 +7,9 @@ import numpy as np
 import pytest
 
 from bert_jax.config.model import ModelConfig
-from bert_jax.config.settings import SettingsError
 from bert_jax.layout import TokenSequence, lay_out, lay_out_sequences
 from bert_jax.model import exact_attention
-from bert_jax.model.attention_pattern import AttentionPattern
 from bert_jax.model.bert import BertForPretraining, init
-from bert_jax.model.relatives.relative_positions import by_distance, scores_from
 
 CONFIG = ModelConfig(
     num_layers=2,
@@ -53,35 +51,6 @@ def some_ids(seed=0, length=LENGTH):
     return np.random.default_rng(seed).integers(5, 60, length)
 
 
-def test_each_score_is_the_one_of_its_distance():
-    tokens, size = rows(some_ids(0, 7), some_ids(1, 7), length=7), 7
-    scores = np.random.default_rng(0).normal(size=(3, 2, size, 2 * size)).astype(np.float32)
-    pattern = AttentionPattern.of(tokens, causal=False)
-    in_order = by_distance(jnp.asarray(scores), pattern)
-    for query in range(size):
-        for key in range(size):
-            assert np.array_equal(in_order[:, :, query, key], scores[:, :, query, size - (query - key)])
-    places = jnp.array([[4, 1, 6], [0, 5, 5]])
-    chosen = by_distance(jnp.asarray(scores)[:, :, :3], pattern.of_queries(places))
-    for row, query in np.ndindex(2, 3):
-        begin = size - int(places[row, query])
-        assert np.array_equal(chosen[:, row, query], scores[:, row, query, begin : begin + size])
-
-
-def test_the_gradient_of_a_window_is_that_of_indexing():
-    scores, begin = jax.random.normal(jax.random.key(0), (2, 3, 4, 10)), jnp.array([[0, 5, 3, 1]] * 3)
-    weights = jax.random.normal(jax.random.key(1), (2, 3, 4, 5))
-
-    def by_indexing(scores):
-        return jnp.take_along_axis(scores, begin[None, :, :, None] + jnp.arange(5), axis=-1)
-
-    windowed, indexed = (
-        jax.grad(lambda scores, f=f: jnp.sum(f(scores) * weights))(scores)
-        for f in (lambda scores: scores_from(scores, begin, 5), by_indexing)
-    )
-    assert np.array_equal(windowed, indexed)
-
-
 @pytest.mark.long
 def test_a_prediction_depends_on_earlier_targets_and_on_no_other(params, predict):
     ids, places, ranks = some_ids(), jnp.asarray(PLACES[None]), jnp.asarray(RANKS[None])
@@ -119,41 +88,11 @@ def test_padding_and_packing_change_nothing(params, predict):
 
 
 @pytest.mark.long
-def test_long_rows_in_strips_give_the_same(params, monkeypatch):
+def test_long_rows_in_strips_give_the_same(params, predict, monkeypatch):
     tokens, ranks, places = rows(some_ids()), jnp.asarray(RANKS[None]), jnp.asarray(PLACES[None])
 
-    def predictions():
-        return BertForPretraining(CONFIG).apply({"params": params}, tokens, places, None, ranks)[0]
-
-    whole = predictions()
+    whole = predict(params, tokens, places, ranks)
     monkeypatch.setattr(exact_attention, "_MOST_SCORES", 16)
     monkeypatch.setattr(exact_attention, "_STRIP", 5)
-    np.testing.assert_allclose(predictions(), whole, atol=2e-5)
-
-
-@pytest.mark.long
-def test_distances_beyond_the_clamp_count_as_the_clamp():
-    tokens = rows(some_ids())
-
-    def encoded(distance):
-        config = CONFIG.replace(clamped_distance=distance)
-        params = init(config, jax.random.key(0))
-        return np.asarray(BertForPretraining(config).apply({"params": params}, tokens, method="encode").tokens)
-
-    whole = encoded(None)
-    assert np.array_equal(encoded(LENGTH), whole) and not np.allclose(encoded(2), whole)
-
-
-@pytest.mark.parametrize(
-    "settings", [{"num_segments": 2}, {"causal": True}, {"norm": "pre"}, {"embedding_size": 8}, {"local_window": 2}]
-)
-def test_settings_that_do_not_go_with_relative_positions_are_refused(settings):
-    with pytest.raises(
-        SettingsError, match="--model.positions=relative with .*: no other is possible with relative positions"
-    ):
-        CONFIG.replace(**settings, **({"global_every": 2} if "local_window" in settings else {}))
-
-
-def test_a_clamp_needs_relative_positions():
-    with pytest.raises(SettingsError, match="--model.clamped-distance=5 needs relative or disentangled positions"):
-        ModelConfig(clamped_distance=5)
+    in_strips = jax.jit(BertForPretraining(CONFIG).apply)({"params": params}, tokens, places, None, ranks)[0]
+    np.testing.assert_allclose(in_strips, whole, atol=2e-5)
