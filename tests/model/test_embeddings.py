@@ -7,13 +7,9 @@ from bert_jax.layout import TokenSequence, lay_out_sequences
 from bert_jax.model.bert import parameter_shapes
 from bert_jax.model.embeddings import Embeddings
 
-SINUSOIDAL = ModelConfig(
-    num_layers=1, hidden_size=8, num_heads=2, vocabulary_size=30, max_positions=16, positions="sinusoidal"
-)
-
 
 def test_learned_positions_may_have_an_odd_width():
-    config = SINUSOIDAL.replace(positions="learned", hidden_size=9, num_heads=3)
+    config = ModelConfig.tiny(hidden_size=9, num_heads=3, vocabulary_size=30, max_positions=16)
     assert parameter_shapes(config)["bert"]["embeddings"]["position"].shape == (16, 9)
 
 

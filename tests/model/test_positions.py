@@ -16,17 +16,6 @@ def test_each_value_of_the_setting_is_a_scheme():
     assert set(SCHEMES) == set(get_args(Positions))
 
 
-@pytest.mark.parametrize("base", [10.0, 10_000.0])
-def test_inner_products_depend_on_the_distance_alone(base):
-    query, key = jax.random.normal(jax.random.key(0), (2, 1, 1, 1, 10))
-    positions = jnp.arange(30)[None]
-    queries, keys = (rotated(jnp.tile(x, (1, 30, 1, 1)), positions, base, 30)[0, :, 0] for x in (query, key))
-    products = np.asarray(queries @ keys.T)
-    for distance in range(-29, 30):
-        np.testing.assert_allclose(np.diagonal(products, distance), np.diagonal(products, distance)[0], atol=1e-4)
-    assert products.std() > 0.1
-
-
 def test_without_positions_they_are_the_places_in_the_row():
     x = jax.random.normal(jax.random.key(0), (2, 7, 3, 4))
     positions = jnp.tile(jnp.arange(7), (2, 1))
@@ -66,33 +55,33 @@ def test_ranges_of_distances_are_those_of_transformers():
         np.testing.assert_array_equal(log_bucket_of(distances, ranges, farthest), expected)
 
 
-@pytest.mark.parametrize(
-    ("settings", "words"),
-    [
-        ({"distance_buckets": 1, "clamped_distance": 9}, "distance-buckets=1"),
-        ({"distance_buckets": 16, "clamped_distance": 9}, "clamped-distance=9 is too small for .*: give 10 or more"),
-        ({"distance_buckets": 16}, "clamped-distance"),
-        ({"distance_buckets": 16, "clamped_distance": 40, "key_value_heads": 4}, "key-value-heads=4 needs rotary"),
-        ({"distance_buckets": 16, "clamped_distance": 40, "local_window": 4}, "local-window"),
-    ],
-)
-def test_settings_that_disentangled_positions_cannot_have(settings, words):
-    with pytest.raises(SettingsError, match=words):
-        ModelConfig(positions="disentangled", **settings)
+DISENTANGLED = {"positions": "disentangled", "distance_buckets": 16, "clamped_distance": 40}
+RELATIVE = {"positions": "relative", "num_segments": 0}
+LSTM = {"layer": "lstm", "positions": "none", "num_segments": 0}
+NO_OTHER = "--model.positions=relative with .*: no other is possible with relative positions"
 
 
 @pytest.mark.parametrize(
     ("settings", "words"),
     [
+        (DISENTANGLED | {"distance_buckets": 1}, "distance-buckets=1"),
+        (DISENTANGLED | {"clamped_distance": 9}, "clamped-distance=9 is too small for .*: give 10 or more"),
+        (DISENTANGLED | {"clamped_distance": None}, "clamped-distance"),
+        (DISENTANGLED | {"key_value_heads": 4}, "key-value-heads=4 needs rotary"),
+        (DISENTANGLED | {"local_window": 4}, "local-window"),
+        *((RELATIVE | changes, NO_OTHER) for changes in ({"num_segments": 2}, {"causal": True}, {"norm": "pre"})),
+        (RELATIVE | {"embedding_size": 8}, NO_OTHER),
+        (RELATIVE | {"local_window": 2, "global_every": 2}, NO_OTHER),
+        ({"clamped_distance": 5}, "--model.clamped-distance=5 needs relative or disentangled positions"),
         ({"num_heads": 12, "key_value_heads": 5}, "num-heads=12 is not a multiple of --model.key-value-heads=5"),
         ({"key_value_heads": 6, "discriminator": True, "generator_divisor": 4}, "key-value-heads=6 is not a multiple"),
         ({"head": "product"}, "tied-words"),
         ({"embedding_norm": False}, "embedding-norm"),
         ({"biases": False, "block_biases": False}, "block-biases"),
-        ({"layer": "lstm", "positions": "none", "num_segments": 0, "key_value_heads": 2}, "key-value-heads"),
+        (LSTM | {"key_value_heads": 2}, "key-value-heads"),
     ],
 )
-def test_settings_that_have_no_effect_or_do_not_divide_are_refused(settings, words):
+def test_settings_that_have_no_effect_or_do_not_go_together_are_refused(settings, words):
     with pytest.raises(SettingsError, match=words):
         ModelConfig(**settings)
 

@@ -21,41 +21,32 @@ def names_of(tree):
     return ["/".join(key.key for key in path) for path, _ in jax.tree_util.tree_leaves_with_path(tree)]
 
 
-TREES = {
-    "pretraining": parameter_shapes(ModelConfig.tiny(vocabulary_size=200)),
-    "narrow tables, task types": parameter_shapes(
-        ModelConfig.tiny(vocabulary_size=200, embedding_size=64, num_task_types=2)
-    ),
-    "pre-norm, gated, rotary": parameter_shapes(
-        ModelConfig.modern(vocabulary_size=200, num_layers=4, hidden_size=32, num_heads=2, biases=True)
-    ),
-    "relative positions": parameter_shapes(ModelConfig.tiny(vocabulary_size=200, positions="relative", num_segments=0)),
-    "bucketed positions": parameter_shapes(ModelConfig.tiny(vocabulary_size=200, positions="bucketed")),
-    "disentangled positions": parameter_shapes(
-        ModelConfig.tiny(
-            vocabulary_size=200, positions="disentangled", distance_buckets=8, clamped_distance=64, mask_decoder=True
-        )
-    ),
-    "grouped heads": parameter_shapes(ModelConfig.tiny(vocabulary_size=200, key_value_heads=1, tied_words=False)),
-    "LSTM layers": parameter_shapes(
-        ModelConfig.tiny(
-            vocabulary_size=200, layer="lstm", positions="none", num_segments=0, character_filters=(4,) * WIDEST_FILTER
-        )
-    ),
-    "discriminator": parameter_shapes(ModelConfig.tiny(vocabulary_size=200, discriminator=True)),
-    "tags": TaggedTokens(
-        RunConfig(
-            model=ModelConfig.tiny(vocabulary_size=200),
-            objective=ObjectiveConfig(pair="none", tags="train.conllu"),
-        ),
-        mask_id=4,
-    ).parameter_shapes,
-    "task": task_parameter_shapes(ModelConfig.tiny(vocabulary_size=200), HeadShape("pooled", 3, mixes=True)),
-}
+LSTM = {"layer": "lstm", "positions": "none", "num_segments": 0, "character_filters": (4,) * WIDEST_FILTER}
+DISENTANGLED = {"positions": "disentangled", "distance_buckets": 8, "clamped_distance": 64, "mask_decoder": True}
+MODERN = {"num_layers": 4, "hidden_size": 32, "num_heads": 2, "biases": True}
+PLAIN = ModelConfig.tiny(vocabulary_size=200)
+OBJECTIVE = ObjectiveConfig(pair="none", tags="train.conllu")
+MODELS = [
+    PLAIN.replace(embedding_size=64, num_task_types=2),
+    ModelConfig.modern(vocabulary_size=200, **MODERN),
+    PLAIN.replace(positions="relative", num_segments=0),
+    PLAIN.replace(positions="bucketed"),
+    PLAIN.replace(**DISENTANGLED),
+    PLAIN.replace(key_value_heads=1, tied_words=False),
+    PLAIN.replace(**LSTM),
+    PLAIN.replace(discriminator=True),
+]
+PRETRAINING = parameter_shapes(PLAIN)
+TREES = [
+    PRETRAINING,
+    *map(parameter_shapes, MODELS),
+    TaggedTokens(RunConfig(model=PLAIN, objective=OBJECTIVE), mask_id=4).parameter_shapes,
+    task_parameter_shapes(PLAIN, HeadShape("pooled", 3, mixes=True)),
+]
 
 
 def test_every_parameter_has_a_row_of_as_many_axes_and_every_row_a_parameter():
-    leaves = {name: leaf for tree in TREES.values() for name, leaf in zip(names_of(tree), jax.tree.leaves(tree))}
+    leaves = {name: leaf for tree in TREES for name, leaf in zip(names_of(tree), jax.tree.leaves(tree))}
     assert {name: len(parameter_at(name).axes) for name in leaves} == {name: leaf.ndim for name, leaf in leaves.items()}
     assert set(leaves) == {parameter.path for parameter in PARAMETERS}
 
@@ -87,17 +78,9 @@ def test_parameters_are_split_as_megatron_and_fsdp_have_it():
     assert {name: parameter_spec(name) for name in expected} == expected
 
 
-def test_tensors_that_are_separate_ones_in_bert_lie_along_the_stacked_axes():
-    shapes = parameter_shapes(ModelConfig(num_layers=5, hidden_size=8, num_heads=2, vocabulary_size=30))
-    for name, leaf in zip(names_of(shapes), jax.tree.leaves(shapes)):
-        sizes = [leaf.shape[axis] for axis in parameter_at(name).stacked]
-        expected = [5, 3] if name.endswith(("attention/kernel", "attention/bias")) else [5] if "layers" in name else []
-        assert sizes == expected, name
-
-
 def test_slots_follow_their_parameter_and_those_of_another_shape_are_whole():
     mesh = jax.sharding.AbstractMesh((1, 2, 2), ("data", "fsdp", "tensor"))
-    params = TREES["pretraining"]
+    params = PRETRAINING
     state = (optax.scale_by_adam().init(params), optax.scale_by_factored_rms(min_dim_size_to_factor=8).init(params))
     adam, factored = state_shardings(state, params, mesh)
     assert adam.mu == adam.nu == tree_shardings(params, mesh)

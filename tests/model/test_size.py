@@ -58,43 +58,29 @@ def test_every_parameter_is_in_one_part(positions):
     assert {part.copies for part in counted if part.group == "block"} == {2}
 
 
-@pytest.mark.parametrize("slots", [10, 64])
-def test_flops_by_formula_are_those_of_the_compiled_forward_pass(slots):
-    everywhere = slots == 64  # as next tokens are predicted
-    config = ModelConfig(
-        num_layers=1, hidden_size=256, num_heads=4, vocabulary_size=1024, max_positions=64, causal=everywhere
-    )
-    params, batch, length = parameter_shapes(config), 4, 64
-    tokens = tokens_of(np.zeros((batch, length)))
-    wanted = None if everywhere else jax.ShapeDtypeStruct((batch, slots), "int32")
-    compiled = jax.jit(BertForPretraining(config).apply).lower({"params": params}, tokens, wanted).compile()
-    counted = compiled.cost_analysis()["flops"] / batch
-    assert forward_flops(config, length, slots) == pytest.approx(counted, rel=0.1)  # the rest is elementwise
-    assert train_flops(config, length, slots) == 3 * forward_flops(config, length, slots)
+SIZES = {"num_layers": 1, "hidden_size": 256, "num_heads": 4, "vocabulary_size": 1024, "max_positions": 64}
+REPLACED = {"embedding_size": 128, "discriminator": True, "generator_divisor": 2}
 
 
-def test_flops_of_a_discriminator_and_its_generator():
-    config = ModelConfig(
-        num_layers=1,
-        hidden_size=256,
-        embedding_size=128,
-        num_heads=4,
-        vocabulary_size=1024,
-        max_positions=64,
-        discriminator=True,
-        generator_divisor=2,
-    )
-    batch, length, slots = 4, 64, 10
-    wanted = jax.ShapeDtypeStruct((batch, slots), "int32")
+@pytest.mark.parametrize("slots, settings", [(10, {}), (64, {"causal": True}), (10, REPLACED)])
+def test_flops_by_formula_are_those_of_the_compiled_forward_pass(slots, settings):
+    """Of a discriminator with those of its generator."""
+    config, batch, length = ModelConfig(**SIZES, **settings), 4, 64
+    # Next tokens are predicted everywhere.
+    wanted = None if config.causal else jax.ShapeDtypeStruct((batch, slots), "int32")
 
-    def both(params, tokens, wanted):
+    def computed(params, tokens, wanted):
+        if not config.discriminator:
+            return BertForPretraining(config).apply({"params": params}, tokens, wanted)
         generator = {"params": generator_parameters(params)}
         filled = BertForPretraining(config.generator).apply(generator, tokens, wanted)[0]
         return filled, Discriminator(config).apply({"params": params}, tokens)
 
-    compiled = jax.jit(both).lower(parameter_shapes(config), tokens_of(np.zeros((batch, length))), wanted).compile()
+    tokens = tokens_of(np.zeros((batch, length)))
+    compiled = jax.jit(computed).lower(parameter_shapes(config), tokens, wanted).compile()
     counted = compiled.cost_analysis()["flops"] / batch
-    assert forward_flops(config, length, slots) == pytest.approx(counted, rel=0.1)
+    assert forward_flops(config, length, slots) == pytest.approx(counted, rel=0.1)  # the rest is elementwise
+    assert train_flops(config, length, slots) == 3 * forward_flops(config, length, slots)
 
 
 def test_notes_without_biases_and_pooler_count_the_same_base():
