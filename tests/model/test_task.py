@@ -42,43 +42,26 @@ def rows(input, packed=True):
     return jax.tree.map(jnp.asarray, tokens), jnp.asarray(marks[:, None])
 
 
+@pytest.mark.parametrize(
+    "model, mixes",
+    [(MODEL, False), (MODEL, True), (MODEL.replace(causal=True), True), (MODEL.replace(norm="pre"), True)],
+    ids=str,
+)
 @pytest.mark.parametrize("input", HEADS)
-@pytest.mark.long(first=1)
-def test_outputs_are_a_linear_layer_on_what_the_head_takes(input):
-    @jax.jit
-    def computed(one_a_row, tokens, marks):
-        params = init_for_task(MODEL, HEADS[input], jax.random.key(0))
-        encoded = BertForPretraining(MODEL).apply({"params": params}, one_a_row, method="encode")
-        return params, encoded, BertForTask(MODEL, HEADS[input]).apply({"params": params}, tokens, marks)
-
-    params, encoded, outputs = computed(rows(input, packed=False)[0], *rows(input))
-    pooled = None if input == "tokens" else encoded.pooled[:, 0]
-    vectors = {"pooled": pooled, "choices": pooled, "tokens": encoded.tokens, "marked": None}[input]
-    if input == "marked":
-        words = [[encoded.tokens[row, begin:end].mean(axis=0) for begin, end in MARKS[row]] for row in range(2)]
-        vectors = jnp.concatenate([pooled, jnp.array(words).reshape(2, -1)], axis=1)
-    dense = params["task"]["dense"]
-    expected = vectors @ dense["kernel"] + dense["bias"]
-    shape = {"pooled": (2, 1, 3), "choices": (2, 1, 3), "marked": (2, 1, 2), "tokens": (2, 8, 4)}[input]
-    assert outputs.shape == shape
-    np.testing.assert_allclose(outputs, expected.reshape(shape), rtol=1e-5, atol=1e-6)
-
-
-@pytest.mark.parametrize("model", [MODEL, MODEL.replace(causal=True), MODEL.replace(norm="pre")], ids=str)
-@pytest.mark.parametrize("input", HEADS)
-@pytest.mark.long(first=1)
-def test_a_mix_is_the_weighted_mean_of_all_layers(input, model):
-    """Peters et al. 2018, equation 1, in numpy; then the pooler and the head stand on the mixed vectors."""
-    head, (tokens, marks) = HEADS[input]._replace(mixes=True), rows(input)
+@pytest.mark.long(first=2)
+def test_outputs_are_a_linear_layer_on_what_the_head_takes_of_the_last_layer_or_a_mix(input, model, mixes):
+    """The mix is that of Peters et al. 2018, equation 1, in numpy; then the pooler and the head stand on it."""
+    head, (tokens, marks) = HEADS[input]._replace(mixes=mixes), rows(input)
     one_a_row, _ = rows(input, packed=False)
     params = jax.jit(lambda: init_for_task(model, head, jax.random.key(0)))()
-    assert params["task"]["mix"].tolist() == [0.0] * 4 and params["task"]["gamma"].tolist() == [1.0]
-    params["task"] |= {"mix": jnp.array([0.5, -1.0, 2.0, 0.0]), "gamma": jnp.array([0.7])}
+    if mixes:
+        assert params["task"]["mix"].tolist() == [0.0] * 4 and params["task"]["gamma"].tolist() == [1.0]
+        params["task"] |= {"mix": jnp.array([0.5, -1.0, 2.0, 0.0]), "gamma": jnp.array([0.7])}
     encode = jax.jit(partial(BertForPretraining(model).apply, return_layers=True, method="encode"))
     layers = np.asarray(encode({"params": params}, one_a_row).layers, np.float64)
     powers = np.exp([0.5, -1.0, 2.0, 0.0])
     mixed = 0.7 * sum(power / powers.sum() * layer for power, layer in zip(powers, layers, strict=True))
-    vectors = mixed
+    vectors = mixed = mixed if mixes else layers[-1]
     if input != "tokens":
         places = LENGTH[:, : one_a_row.ids.shape[0] // 2].reshape(-1) - 1 if model.causal else 0
         pooler = jax.tree.map(np.asarray, params["bert"]["pooler"]["dense"])
@@ -87,6 +70,7 @@ def test_a_mix_is_the_weighted_mean_of_all_layers(input, model):
         words = [[mixed[row, begin:end].mean(axis=0) for begin, end in MARKS[row]] for row in range(2)]
         vectors = np.concatenate([vectors, np.reshape(words, (2, -1))], axis=1)
     outputs = jax.jit(BertForTask(model, head).apply)({"params": params}, tokens, marks)
+    assert outputs.shape[:2] == ((2, 8) if input == "tokens" else (2, 1))
     expected = vectors @ np.asarray(params["task"]["dense"]["kernel"]) + np.asarray(params["task"]["dense"]["bias"])
     inside = np.asarray(tokens.sequence > 0) if input == "tokens" else ...
     np.testing.assert_allclose(outputs[inside], expected.reshape(outputs.shape)[inside], rtol=1e-4, atol=1e-5)
