@@ -3,12 +3,14 @@
 import hashlib
 import json
 import os
+import shutil
 
 import pytest
 from conftest import stories
 
 from bert_jax.config.objective import ObjectiveConfig
 from bert_jax.config.training import Phase
+from bert_jax.instances import prepared_data
 from bert_jax.instances.preparation import prepare
 from bert_jax.instances.prepared_data import PreparedData, discard
 from bert_jax.pretraining import dataset
@@ -72,6 +74,16 @@ def test_a_length_that_is_there_stays_and_the_others_are_prepared_together(prepa
     as_of_an_earlier_release(run, *made)
     for _ in range(2):
         assert prepare_lengths(config, run) == made and len(asked) == len(read) == 1
+
+
+def test_the_copy_of_a_buckets_data_set_is_read_and_not_written(prepared, tmp_path, monkeypatch):
+    config, run, _ = prepared
+    as_of_an_earlier_release(run, 32)
+    copy = shutil.copytree(run.data(32), tmp_path / "copy")
+    written = (copy / "prepared.json").read_bytes()
+    monkeypatch.setattr(prepared_data, "fetched", lambda place: copy if place == run.data(32) else place)
+    assert prepare_lengths(config, run)[32].directory == copy
+    assert (copy / "prepared.json").read_bytes() == written
 
 
 def test_what_the_text_is_taken_for_is_kept_and_not_shown_again_once_it_is_prepared(tiny_config, tmp_path, capsys):

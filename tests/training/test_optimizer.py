@@ -12,6 +12,9 @@ from conftest import faked_devices, program
 from bert_jax.config.model import ModelConfig
 from bert_jax.config.training import OptimizerConfig
 from bert_jax.model.bert import parameter_shapes
+from bert_jax.model.sharding import make_mesh
+from bert_jax.pretraining.objective import pretraining_trainer
+from bert_jax.training import trainer
 from bert_jax.training.optimizer import decays, learning_only, learning_rate, make_optimizer
 
 DENSE = {"dense": {"kernel": jnp.arange(6.0).reshape(2, 3) / 10, "bias": jnp.ones(3)}}
@@ -287,3 +290,12 @@ def test_whatever_the_number_of_steps_each_has_a_rate_and_one_the_peak(schedule,
         peak = rates.index(2.0)
         assert warmup or peak == 0
         assert rates == [*sorted(rates[:peak]), *sorted(rates[peak:], reverse=True)], steps
+
+
+@pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
+def test_a_training_multiplies_its_updates_in_the_type_of_its_model(tiny_config, dtype, monkeypatch):
+    types = []
+    monkeypatch.setattr(trainer, "make_optimizer", lambda config, dtype: types.append(dtype) or make_optimizer(config))
+    config = tiny_config.change(model={"compute_dtype": dtype})
+    pretraining_trainer(config, make_mesh(config.mesh), 150, mask_id=4)
+    assert types == [dtype]
