@@ -7,7 +7,6 @@ import shutil
 import subprocess
 import sys
 import sysconfig
-import textwrap
 import venv
 from pathlib import Path
 
@@ -24,12 +23,24 @@ NOTEBOOKS = ("first_model", "finetune", "search", "small_language", "load_checkp
 MODULES = ("asyncio", "email", "idlelib", "tkinter", "unittest", "xml", "shutil.py", "os.py", "pathlib.py", "socket.py")
 """Parts of Python's standard library with text for all notebooks."""
 SMALLER = {
-    "first_model": "STEPS = 20",
-    "finetune": "EPOCHS = 0.2",
-    "search": "EPOCHS = 0.2",
+    "first_model": "STEPS = 5",
+    "finetune": "EPOCHS = 0.1",
+    "search": "EPOCHS = 0.1",
     "small_language": 'MODEL, MINUTES = "runs/first_model", 0.005',
     "load_checkpoint": "",
 }
+SMALLER_FOR_ALL = """
+import sysconfig
+
+import bert_jax
+
+sysconfig.get_path = lambda name: {library!r}
+for name in ("demo", "adapt", "scratch_small"):
+    config = bert_jax.configs[name].set({{"phases.0.batch_size": 8, "evaluation.max_sequences": 64}})
+    setattr(bert_jax.configs, name, config)
+{parameters}
+"""
+"""The cell that a notebook gets after that of its parameters."""
 RUN_NOTEBOOK = """
 import sys
 import nbformat
@@ -71,10 +82,10 @@ def built(tmp_path_factory) -> Path:
 
 @pytest.fixture(scope="module")
 def environment(tmp_path_factory) -> Path:
-    """A virtual environment with all packages of this one but bert_jax, whose editable installation has no effect on
-    other environments."""
+    """A virtual environment with all packages of this one, pip among them, but bert_jax, whose editable installation
+    has no effect on other environments."""
     path = tmp_path_factory.mktemp("environment")
-    venv.create(path, with_pip=True)
+    venv.create(path)
     own = Path(sysconfig.get_path("purelib", vars={"base": str(path)}))
     (own / "packages.pth").write_text(sysconfig.get_path("purelib") + "\n")
     return path
@@ -92,12 +103,8 @@ def folder(built, tmp_path_factory) -> Path:
         copy(library / module, folder / "library" / module)
     for name in NOTEBOOKS:
         notebook = json.loads((ROOT / f"notebooks/{name}.ipynb").read_text(encoding="utf-8"))
-        smaller = f"""
-            import sysconfig
-            sysconfig.get_path = lambda name: {str(folder / "library")!r}
-            {SMALLER[name]}"""
         cell = {"cell_type": "code", "id": "smaller", "metadata": {}, "outputs": [], "execution_count": None}
-        cell["source"] = textwrap.dedent(smaller)
+        cell["source"] = SMALLER_FOR_ALL.format(library=str(folder / "library"), parameters=SMALLER[name])
         places = [n for n, each in enumerate(notebook["cells"]) if "parameters" in each["metadata"].get("tags", ())]
         notebook["cells"].insert((places or [1])[0] + 1, cell)
         (folder / f"{name}.ipynb").write_text(json.dumps(notebook))
@@ -150,9 +157,10 @@ def installed(environment, folder) -> Path:
     return Path(where).parent
 
 
-def test_an_installation_has_the_configs_by_name_from_anywhere(environment, folder, installed):
+def test_an_installation_has_its_annotations_and_the_configs_by_name_from_anywhere(environment, folder, installed):
     listed = run(environment, folder, "bert-jax", "configs")
     assert "demo" in listed and "sst2" in listed
+    assert (installed / "py.typed").is_file()
     for name in ("demo", "sst2", "experiments/modern_muon"):
         assert "\nconfig = " in run(environment, folder, "bert-jax", "configs", name)
     for name in ("demo", "ablations/mlm", "configs/demo.py"):
@@ -161,27 +169,12 @@ def test_an_installation_has_the_configs_by_name_from_anywhere(environment, fold
         ), name
 
 
-def test_an_installation_tells_type_checkers_of_its_annotations(installed):
-    assert (installed / "py.typed").is_file()
-
-
 def test_commands_of_the_wheel_train_a_model_and_a_task(environment, folder, installed):
     text = "\n\n".join(path.read_text() for path in sorted((folder / "library/email").glob("*.py")))
     (folder / "text.txt").write_text(text)
     (folder / "rows.csv").write_text("text,label\n" + "A fine film,good\nA dull film,bad\n" * 5)
-    smaller = "--vocabulary.size 300 --phases.0.steps 50 --phases.0.batch-size 4 --evaluation.every 50".split()
-    run(
-        environment,
-        folder,
-        "bert-jax",
-        "pretrain",
-        "demo",
-        "--workdir",
-        "demo",
-        "--data.source",
-        "text:text.txt",
-        *smaller,
-    )
+    line = "pretrain demo --workdir demo --data.source text:text.txt --vocabulary.size 300 --phases.0.steps 5"
+    run(environment, folder, "bert-jax", *line.split(), "--phases.0.batch-size", "4")
     rows = "--task.train rows.csv --task.dev rows.csv --task.batch-size 5".split()
     run(environment, folder, "bert-jax", "finetune", "classes", "--init", "demo", "--workdir", "kinds", *rows)
     assert json.loads((folder / "kinds/results.json").read_text())["training_rows"] == 10

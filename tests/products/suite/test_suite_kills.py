@@ -1,6 +1,7 @@
 """A suite that is killed at any moment, or while it writes its files, ends as an undisturbed one.
 
-launch/test.sh --tier slow tests/suite/test_suite_kills.py -s kills two models on two tasks with two seeds 40 times.
+launch/test.sh --tier slow tests/products/suite/test_suite_kills.py -s kills two models on two tasks with two seeds 40
+times.
 """
 
 import json
@@ -10,12 +11,11 @@ import re
 import shutil
 import signal
 import subprocess
-import sys
 import time
 from pathlib import Path
 
 import pytest
-from conftest import NOUNS
+from conftest import NOUNS, program
 from warm_process import COMMAND
 
 pytestmark = [pytest.mark.long, pytest.mark.timeout(3600)]
@@ -54,8 +54,7 @@ def write_suite(folder: Path, run: Path, models: int, tasks: int, seeds: int) ->
 def started(folder: Path, workdir: str) -> subprocess.Popen:
     words = ("suite", "suite.toml", "--workdir", workdir)
     with (folder / "log").open("a") as log:
-        line = [sys.executable, "-c", COMMAND, *words]
-        return subprocess.Popen(line, cwd=folder, stdout=log, stderr=log, start_new_session=True)
+        return program(COMMAND, *words, cwd=folder, stdout=log, stderr=log, start_new_session=True)
 
 
 def published(folder: Path, workdir: str) -> str:
