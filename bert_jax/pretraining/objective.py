@@ -69,7 +69,9 @@ class PretrainingTargets(NamedTuple):
     """The model's input for a batch, with labels and weights."""
 
     masked: Masked
+    """The rows with their replaced tokens, and the places and labels of the tokens to predict."""
     pair_label: Int[Array, "B N"]
+    """The answer to the question about each sequence's pair of segments."""
     pair_weight: Float[Array, "B N"]
     """1 for a real sequence, 0 for a filler."""
     drawing_keys: Key[Array, "B N"] | None = None
