@@ -80,6 +80,17 @@ _JUDGED_CHARACTERS = 2e6
 """Characters of the sample on which vocabularies are compared, about."""
 _BEFORE_SCRATCH, _FROM_SCRATCH, _AFTER_SCRATCH, _LAST = range(4)
 """Where a road stands, before all else."""
+_AS_IT_IS, _OWN, _OF_TEXT = "as it is", "own vocabulary", "vocabulary of the text"
+_ORDERS = {
+    (True, True): (_AS_IT_IS, _OWN, _OF_TEXT),
+    (True, False): (_OF_TEXT, _AS_IT_IS, _OWN),
+    (False, True): (_OWN, _OF_TEXT, _AS_IT_IS),
+    (False, False): (_OF_TEXT, _OWN, _AS_IT_IS),
+}
+"""The roads of a model, best first, by whether the budget is small and whether the model's vocabulary fits the text."""
+_KNOWN = {"language": "the language", "script": "the script alone", "neither": "neither language nor script"}
+"""What a model knows, in words."""
+_NOT_WRITTEN = "not advised, as its vocabulary lacks the script or characters of the text"
 _MOST_README = 1 << 16
 """Bytes of a README.md in which its front matter is looked for."""
 _LANGUAGES = re.compile(r"\A---\n(?:(?!---\n).*\n)*?language:(.*(?:\n\s*- .*)*)")
@@ -121,6 +132,28 @@ class _Budget(NamedTuple):
     @property
     def is_small(self) -> bool:
         return self.minutes is None or self.minutes <= self.unadapted
+
+
+class _Suitability(NamedTuple):
+    """How well a trained model suits the text."""
+
+    knows: str
+    """What it knows of the text: a key of ADAPTED_UP_TO."""
+    times: float
+    """The pieces a word of its vocabulary, divided by those of a vocabulary of the text."""
+    writes: bool
+    """Whether its vocabulary has the script and nearly all characters of the text."""
+    merged: str | None
+    """Letters of the text that its tokenizer doesn't tell apart, in words; None if there are none."""
+    vocabulary: str
+    """Its pieces a word, in words."""
+    knowledge: str
+    """What it knows, in words, with the figures."""
+
+    def fits(self, budget: _Budget) -> bool:
+        """Whether its vocabulary spells the text well enough to be kept for this budget."""
+        most_times = MOST_TIMES_UNADAPTED if budget.is_small else MOST_TIMES_PIECES
+        return self.writes and self.times <= most_times and not self.merged
 
 
 def open_models(names: Sequence[str], tags: str | None) -> dict[str, TrainedModel]:
@@ -196,10 +229,44 @@ class RoadFinder:
         yield _Candidate((_FROM_SCRATCH, 1), road, reason, shape, words)
 
     def _of_model(self, name: str, trained: TrainedModel, tags: str | None, budget: _Budget) -> Iterator[_Candidate]:
-        """The roads of a model: adapted with its own vocabulary, adapted with one of the text, and as it is if its
-        vocabulary has the characters of the text."""
+        """The roads of a model: as it is if its vocabulary has the characters of the text, adapted with its own
+        vocabulary, and adapted with one of the text."""
+        suited = self._suitability(trained)
+        fits = suited.fits(budget)
+        group, order = _group(suited, budget, self._number), _ORDERS[budget.is_small, fits]
+        about = f"{suited.knowledge}; {self._number:,} words of text"
+        own = suited.vocabulary if suited.writes else _NOT_WRITTEN
+        among_models, start = (
+            (list(ADAPTED_UP_TO).index(suited.knows), suited.times),
+            ("pretrain", _ADAPT, "--init", name),
+        )
+        if suited.writes:
+            yield _Candidate(
+                (group, *among_models, order.index(_AS_IT_IS)),
+                f"fine-tune {name} as it is, without adapting it",
+                "; ".join(filter(None, (own, _of_unadapted(fits, budget), about, suited.merged))),
+                None,
+                ("finetune", "tags", "--init", name, "--workdir", "RUN", *_rows(tags)),
+            )
+        yield _Candidate(
+            (group if suited.writes else _LAST, *among_models, order.index(_OWN)),
+            f"adapt {name} with its vocabulary",
+            "; ".join(filter(None, (own, about, suited.merged))),
+            trained.config,
+            start,
+        )
+        in_place_of = f" in place of {suited.times * self._best:.2f}" if suited.writes else ""
+        yield _Candidate(
+            (group, *among_models, order.index(_OF_TEXT)),
+            f"adapt {name} with a vocabulary of {self._size:,} pieces, trained on the text",
+            f"{self._best:.2f} pieces a word{in_place_of}; {about}",
+            trained.config.replace(vocabulary_size=self._size, word_rows=None),
+            (*start, *self._vocabulary),
+        )
+
+    def _suitability(self, trained: TrainedModel) -> _Suitability:
         tokenizer, pieces = trained.tokenizer, range(len(trained.tokenizer.vocabulary))
-        splits, merged = word_splits(tokenizer, self._words), merged_letters(self._lines, tokenizer.cleaned)
+        splits = word_splits(tokenizer, self._words)
         of_script = sum(
             any(script_of(each) == self._script for each in tokenizer.piece_text(piece)) for piece in pieces
         )
@@ -207,44 +274,16 @@ class RoadFinder:
         is_included, inclusion = self._inclusion(trained, splits.whole)
         knows = "neither" if not has_script else "language" if is_included else "script"
         times = splits.pieces_a_word / self._best
-        writes = has_script and splits.unknown <= MOST_UNKNOWN_CHARACTERS
-        most_times = MOST_TIMES_UNADAPTED if budget.is_small else MOST_TIMES_PIECES
-        fits = writes and times <= most_times and not merged
-        what = {"language": "the language", "script": "the script alone", "neither": "neither language nor script"}[
-            knows
-        ]
-        reason = (
-            f"it knows {what} ({of_script:,} of its {len(pieces):,} pieces in {self._script.title()}; {inclusion}); "
-            f"{splits.unknown:.1%} of the characters unknown to its vocabulary; {self._number:,} words of text"
-        )
-        own = f"{splits.pieces_a_word:.2f} pieces a word, {times:.2f} times those of a vocabulary of the text"
-        own = own if writes else "not advised, as its vocabulary lacks the script or characters of the text"
-        place = _BEFORE_SCRATCH if self._number <= ADAPTED_UP_TO[knows] else _AFTER_SCRATCH
-        if budget.is_small and knows == "script" and not fits:
-            place = _AFTER_SCRATCH
-        kept, exchanged, as_it_is = _order(fits, budget)
-        order, start = (list(ADAPTED_UP_TO).index(knows), times), ("pretrain", _ADAPT, "--init", name)
-        if writes:
-            yield _Candidate(
-                (place, *order, as_it_is),
-                f"fine-tune {name} as it is, without adapting it",
-                "; ".join(filter(None, (own, _of_unadapted(fits, budget), reason, merged))),
-                None,
-                ("finetune", "tags", "--init", name, "--workdir", "RUN", *_rows(tags)),
-            )
-        yield _Candidate(
-            (place if writes else _LAST, *order, kept),
-            f"adapt {name} with its vocabulary",
-            "; ".join(filter(None, (own, reason, merged))),
-            trained.config,
-            start,
-        )
-        yield _Candidate(
-            (place, *order, exchanged),
-            f"adapt {name} with a vocabulary of {self._size:,} pieces, trained on the text",
-            f"{self._best:.2f} pieces a word{f' in place of {splits.pieces_a_word:.2f}' if writes else ''}; {reason}",
-            trained.config.replace(vocabulary_size=self._size, word_rows=None),
-            (*start, *self._vocabulary),
+        return _Suitability(
+            knows=knows,
+            times=times,
+            writes=has_script and splits.unknown <= MOST_UNKNOWN_CHARACTERS,
+            merged=merged_letters(self._lines, tokenizer.cleaned),
+            vocabulary=f"{splits.pieces_a_word:.2f} pieces a word, {times:.2f} times those of a vocabulary of the text",
+            knowledge=(
+                f"it knows {_KNOWN[knows]} ({of_script:,} of its {len(pieces):,} pieces in {self._script.title()}; "
+                f"{inclusion}); {splits.unknown:.1%} of the characters unknown to its vocabulary"
+            ),
         )
 
     def _inclusion(self, trained: TrainedModel, whole: float) -> tuple[bool, str]:
@@ -273,12 +312,10 @@ class RoadFinder:
         )
 
 
-def _order(fits: bool, budget: _Budget) -> tuple[int, int, int]:
-    """The places of a model's roads among each other: with its vocabulary, with one of the text, as it is. `fits`:
-    whether its vocabulary spells the text."""
-    if budget.is_small:
-        return (1, 2, 0) if fits else (2, 0, 1)
-    return (0, 1, 2) if fits else (1, 0, 2)
+def _group(suited: _Suitability, budget: _Budget, words: int) -> int:
+    """Whether the roads of a model stand before or after those from scratch, for a text of so many `words`."""
+    is_strange = budget.is_small and suited.knows == "script" and not suited.fits(budget)
+    return _AFTER_SCRATCH if is_strange or words > ADAPTED_UP_TO[suited.knows] else _BEFORE_SCRATCH
 
 
 def _of_unadapted(fits: bool, budget: _Budget) -> str:
