@@ -1,7 +1,7 @@
-"""What a row of tokens is: the one form in which sequences travel from the store to the attention.
+"""The layout of rows of tokens, the only form in which sequences travel from disk to attention.
 
-Letters in shapes: B rows, T tokens a row, N sequences that a row may hold. Arrays are numpy's or JAX'; neither the
-readers of text, which do without JAX, nor the model need another form.
+Letters in shapes: B rows, T tokens a row, N sequences that a row may hold. Arrays are numpy's or JAX'. The readers of
+text, which don't import JAX, and the model use the same form.
 """
 
 from collections.abc import Sequence
@@ -19,14 +19,14 @@ ENTITY_START = 4
 MASKABLE = 8
 """Bit of a token's unit byte: an ordinary token, one that masking may take."""
 UNPOOLED = 16
-"""Bit of a token's unit byte: the vector of its text is made without it."""
+"""Bit of a token's unit byte: the token is left out of the pooled vector of its text."""
 
 
 class Tokens(NamedTuple):
     """B rows of T tokens each.
 
-    A row holds up to N sequences, one after the other from its first token on, and padding after them. What is said of
-    a sequence, not of a token, has the axis N: here, in labels, weights and random keys, and in what the model gives.
+    A row holds up to N sequences, one after the other from its first token on, and padding after them. Values for each
+    sequence have the axis N: here, in labels, weights and random keys, and in the model's results.
     """
 
     ids: Int[Any, "*B T"]
@@ -38,11 +38,11 @@ class Tokens(NamedTuple):
     segment: Int[Any, "*B T"]
     """0 in a sequence's first segment, with its [CLS] and [SEP], and 1 in the second; 0 in the padding."""
     units: UInt8[Any, "*B T"]
-    """Unit bits of the token; 0 where nothing is masked, but for UNPOOLED."""
+    """Unit bits of the token. Where masking isn't used, only UNPOOLED may be set."""
     begin: Int[Any, "*B N"]
-    """The place in the row of each sequence's first token; 0 of a sequence that isn't there."""
+    """The place in the row of each sequence's first token; 0 for an absent sequence."""
     length: Int[Any, "*B N"]
-    """Tokens of each sequence; 0 of one that isn't there."""
+    """Number of tokens of each sequence; 0 for an absent sequence."""
 
 
 class TokenSequence(NamedTuple):
@@ -50,11 +50,12 @@ class TokenSequence(NamedTuple):
 
     ids: Sequence[int]
     first_length: int
-    """Tokens of the first segment with its [CLS] and [SEP]; all of a sequence that has no second segment."""
+    """Number of tokens of the first segment with its [CLS] and [SEP]; without a second segment, of the whole
+    sequence."""
     cut: bool = False
     """Whether the text was too long and lost its end."""
     unpooled: int = 0
-    """Number of its first tokens, those of a prompt, that the vector of the text is made without."""
+    """Number of leading tokens, those of a prompt, that are left out of the pooled vector of the text."""
 
     @property
     def units(self) -> UInt8[np.ndarray, " T"]:
@@ -73,11 +74,12 @@ def lay_out(
     most: int = 1,
     pad_id: int = 0,
 ) -> Tokens:
-    """n sequences in `shape`: so many rows of so many tokens.
+    """Lays out n sequences in `shape`, (number of rows, tokens in a row).
 
-    `ids` (and `units`) hold the M tokens of all sequences, one sequence after the other; `first_lengths` are the tokens
-    of each one's first segment. `rows` says which row each goes to, in ascending order; None gives each a row of its
-    own. `most` sequences have a place in a row, more where a row has more. Rows and places that are left hold padding.
+    `ids` (and `units`) hold the M tokens of all sequences, one sequence after the other. `first_lengths`: the number of
+    tokens of each sequence's first segment. `rows`: the row of each sequence, in ascending order; None gives each a row
+    of its own. The axis N of the result has the length `most`, or more if a row holds more sequences. Unused rows and
+    places hold padding.
     """
     lengths = np.asarray(lengths, np.int32)
     rows = np.arange(len(lengths)) if rows is None else rows
@@ -113,7 +115,7 @@ def lay_out_sequences(
     rows: Int[np.ndarray, " n"] | None = None,
     most: int = 1,
 ) -> Tokens:
-    """`sequences` in `shape`: so many rows of so many tokens. `rows` and `most` are those of `lay_out`."""
+    """Lays out `sequences` in `shape`, (number of rows, tokens in a row). `rows` and `most`: see `lay_out`."""
     ids = [np.asarray(one.ids, np.int32) for one in sequences]
     return lay_out(
         np.concatenate([np.zeros(0, np.int32), *ids]),

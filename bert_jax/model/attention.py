@@ -17,8 +17,9 @@ from bert_jax.model.linear import Linear, initial_weights, project
 from bert_jax.model.positions import SCHEMES
 
 INTERMEDIATES = "intermediates"
-"""Flax' collection of what a call keeps where it is mutable. The encoder keeps `projected`, a tuple of one: queries,
-keys and values of its last layer, [B, T, H, K] each, before positions turn them."""
+"""Name of a Flax collection that a call fills only if it is mutable. The encoder stores `projected` there: a tuple
+whose one item is the queries, keys and values of its last layer, [B, T, H, K] each, before rotary positions are
+applied."""
 
 
 class SelfAttention(nn.Module):
@@ -39,8 +40,9 @@ class SelfAttention(nn.Module):
         places: Int[Array, "B R"] | None = None,
         return_probabilities: bool = False,
     ) -> tuple[Float[Array, "B T D"], Float[Array, "B H T S"] | None]:
-        """The output at `places` of each row (T = R), or at every place (T = S). `at_queries`: the vectors of `x` at
-        `places`. The probabilities, if requested, are those before dropout.
+        """The output at `places` of each row (T = R), or at every place (T = S). `at_queries`: the vectors that queries
+        are computed from; those of `x` at `places`, except in a mask decoder. The probabilities, if requested, are
+        those before dropout.
 
         If the pattern has a query stream, its vectors follow those of the row's tokens in `x`.
         """

@@ -43,8 +43,8 @@ class AttentionPattern(NamedTuple):
     has_query_stream: bool = False
     """Whether the queries of a query stream follow those of the row's tokens. They are no keys."""
     distances: Float[Array, "M ..."] | None = None
-    """What the model knows of each of the M = 2 S distances from S down to 1 - S, query's place less key's, for all
-    blocks; None if blocks have nothing in common."""
+    """Learned values that all blocks share, a vector or one number per head for each of the M = 2 S distances from S
+    down to 1 - S. A distance is the query's place minus the key's. None if blocks share no such values."""
 
     @classmethod
     def of(cls, tokens: Tokens, causal: bool, segment: Int[Array, "B T"] | None = None) -> "AttentionPattern":

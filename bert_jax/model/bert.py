@@ -47,11 +47,11 @@ PART_NAMES = {
 OPTIONAL_PARTS = tuple(PART_NAMES)
 """Parts that a model may lack as a whole. The rest is the encoder."""
 _UNSHARED = ("projection",)
-"""The parts of the embeddings that each model has for itself in any case."""
+"""Parts of the embeddings that a generator and its discriminator never share."""
 DISENTANGLED_TABLES = ("word", "position")
 """The tables of a discriminator that may be the generator's plus a difference (`shared_embeddings`)."""
 TEACHER = "teacher"
-"""The part of a training's parameters that no step changes: those of the model's teacher."""
+"""Name of the teacher's parameters in a training's parameter tree. No step changes them."""
 
 
 _ENCODERS: dict[str, type[Encoder] | type[LstmEncoder]] = {"attention": Encoder, "lstm": LstmEncoder}
@@ -77,8 +77,8 @@ class BertEncoder(nn.Module):
     config: ModelConfig
     execution: ExecutionConfig = UNTRAINED
     frozen_layers: int | None = None
-    """Number of first blocks that get no gradient; then the embeddings get none either. None: all parameters get
-    one."""
+    """Number of blocks, from the first, that get no gradient; the embeddings get none either, even for 0. None: all
+    parameters get gradients."""
 
     def setup(self):
         if self.config.character_filters:
@@ -106,8 +106,8 @@ class BertEncoder(nn.Module):
         attention are requested. Ids must lie within the vocabulary; batches are checked where they are read.
 
         With `ranks`, each token's place in the order of prediction (-1: it isn't predicted), the vectors at `places`
-        are those of the query stream, which see only tokens of lower ranks. Its vectors follow those of the T tokens in
-        layers and attention.
+        are those of the query stream, which see only tokens of lower ranks. In the result's `layers` and `attention`,
+        the query stream follows the T tokens.
 
         With `positions`, a vector of each place's absolute position, the vectors at `places` are the mask decoder's
         (`Encoder`).
@@ -142,14 +142,15 @@ class BertEncoder(nn.Module):
 
 
 def pooled_places(config: ModelConfig, tokens: Tokens, left_out: int | Int[Array, "B N"] = 0) -> Int[Array, "B M"]:
-    """The places of `config.pooled_ends` of each sequence, one sequence after the other. A sequence's first token is
-    the one after `left_out` others."""
+    """The places in the row of each sequence's pooled tokens (`config.pooled_ends`: first, last, or both), sequence
+    after sequence. The first token of a sequence is the one after its `left_out` leading tokens."""
     ends = {"first": tokens.begin + left_out, "last": tokens.begin + jnp.maximum(tokens.length - 1, 0)}
     return jnp.stack([ends[end] for end in config.pooled_ends], axis=-1).reshape(len(tokens.begin), -1)
 
 
 def of_ends(config: ModelConfig, x: Float[Array, "B M ..."]) -> Float[Array, "B N ..."]:
-    """The vector of each sequence, from those at its `pooled_places`: each of the ends gives its share of features."""
+    """The vector of each sequence, from those at its `pooled_places`. Of two places, each gives the features of one
+    direction."""
     ends = len(config.pooled_ends)
     shares = x.reshape(len(x), -1, ends, math.prod(x.shape[2:]) // config.hidden_size, ends, config.hidden_size // ends)
     return jnp.stack([shares[:, :, end, :, end] for end in range(ends)], axis=3).reshape(len(x), -1, *x.shape[2:])
@@ -167,7 +168,7 @@ class BertForPretraining(nn.Module):
         self.next_sentence = NextSentenceHead(self.config)
 
     def __call__(self, *arguments: Any, **options: Any) -> tuple[Float[Array, "B Q V"], Float[Array, "B N 2"] | None]:
-        """The results of `predict`, the logits over the vocabulary in full."""
+        """The results of `predict`, with the logits over the vocabulary as one array."""
         logits, pairs = self.predict(*arguments, **options)
         return logits.whole(), pairs
 
@@ -242,7 +243,7 @@ def init(config: ModelConfig, key: Key[Array, ""]) -> Parameters:
     """Initial parameters of encoder and heads. `config.vocabulary_size` must be set. Equal keys give equal values.
 
     A discriminator has its head and, where `config.generator_divisor` is set, the generator's own parameters; neither
-    has a pooler. It is jitted as one program, since compiling each operation by itself would take seconds.
+    has a pooler. This function is jitted, since compiling each operation by itself would take seconds.
     """
     if not config.discriminator:
         params = BertForPretraining(config).init(key, one_token(), jnp.zeros((1, 1), jnp.int32))["params"]
@@ -263,8 +264,8 @@ def init(config: ModelConfig, key: Key[Array, ""]) -> Parameters:
 
 def generator_parameters(params: Parameters) -> Parameters:
     """The parameters of a discriminator's generator as a model of its own, whose config is `ModelConfig.generator`.
-    The embeddings that the generator hasn't for itself are the discriminator's: both models use and train them (Clark
-    et al. 2020, section 3.2)."""
+    Embeddings that the generator lacks are the discriminator's; both models use and train these (Clark et al. 2020,
+    section 3.2)."""
     own = params["generator"]
     shared = {name: part for name, part in params["bert"]["embeddings"].items() if name not in _UNSHARED}
     embeddings = {**shared, **own["bert"].get("embeddings", {})}
@@ -282,7 +283,7 @@ def parameter_shapes(config: ModelConfig, absent: Collection[str] = ()) -> Param
 
 
 def shapes_of(initialise: Callable[..., Parameters], *arguments: Hashable) -> Parameters:
-    """The tree of `initialise(*arguments, key)` as shapes and types, which is traced once in a process."""
+    """The tree of `initialise(*arguments, key)` as shapes and types. Equal calls are traced once in a process."""
     return jax.tree.map(lambda leaf: leaf, _traced_shapes(initialise, *arguments))  # new dicts, which may be changed
 
 
@@ -298,7 +299,7 @@ def without(params: Parameters, absent: Collection[str]) -> Parameters:
 
 
 def split_teacher(params: Parameters) -> tuple[Parameters, Parameters]:
-    """`params` without those of a teacher, and these alone, which may be none."""
+    """`params` without the teacher's, and the teacher's alone (empty without a teacher)."""
     own = {name: part for name, part in params.items() if name != TEACHER}
     return own, {name: part for name, part in params.items() if name == TEACHER}
 

@@ -29,10 +29,10 @@ def dropout(
 ) -> Float[Array, "..."]:
     """Zeroes elements of `x` with probability `rate` and scales the others to keep the mean.
 
-    `x` is [*K, D] or [*K, T, D], with one key for each of its vectors or matrices; None means no dropout (evaluation).
-    `rows`, [*#K T] for matrices and [*#K] for vectors, number the rows; None: 0 to T - 1, and 0 for a vector.
-    `columns`, which broadcast with `x`, number the columns; None: 0 to D - 1. An element's mask depends only on its
-    key, row and column: a row has the same mask whether it is computed alone or with others.
+    `x` is [*K, D] or [*K, T, D]. `keys` has one key for each vector or matrix of `x`; None means no dropout
+    (evaluation). `rows`, [*#K T] for matrices and [*#K] for vectors, number the rows; None: 0 to T - 1, and 0 for a
+    vector. `columns`, which broadcast with `x`, number the columns; None: 0 to D - 1. An element's mask depends only on
+    its key, row and column: a row has the same mask whether it is computed alone or with others.
 
     The backward pass draws the mask again instead of reading it from memory.
     """
@@ -66,8 +66,8 @@ def of_tokens(keys: Key[Array, "B N *H"], sequence: Int[Array, "B T"]) -> Key[Ar
 
 
 def head_keys(keys: Key[Array, "*L B N"], heads: int) -> Key[Array, "*L B N H"]:
-    """The key of each head's dropout in each sequence. The key and the positions of query and key decide which of the
-    head's probabilities are dropped."""
+    """The dropout key of each head in each sequence. This key and the positions of an attention's query and key decide
+    whether the head's probability is dropped."""
     return jnp.moveaxis(split(keys, heads), 0, -1)
 
 

@@ -33,8 +33,9 @@ def padded_vocabulary_size(config: ModelConfig) -> int:
 
 
 class Embeddings(nn.Module):
-    """LayerNorm of the sum of the word, segment and position tables that the model has, then dropout and, if the tables
-    are narrower than the model, a projection. With relative positions there is no LayerNorm."""
+    """The sum of rows of the word, segment, position and task type tables that the model has, then LayerNorm (if
+    `config.norms_embeddings`), dropout and, if the tables have a width of their own (`config.embedding_size`), a
+    projection."""
 
     config: ModelConfig
 
@@ -69,8 +70,8 @@ class Embeddings(nn.Module):
         one_each = tokens.begin.shape[1] == 1
         positions = self._positions(length)
         if positions is not None:
-            # With one sequence a row, from its first token, the gradient is a sum and not a scatter. Rows of a task may
-            # be longer than a sequence can be.
+            # If each row is one sequence, the vectors are a slice, whose gradient is a sum and not a scatter. Rows of a
+            # task may be longer than the table of positions.
             if one_each and length <= len(positions):
                 x += positions[:length].astype(dtype)
             else:
@@ -83,7 +84,8 @@ class Embeddings(nn.Module):
         return self.projection(x) if config.embedding_size else x
 
     def _positions(self, length: int) -> Float[Array, "P D"] | None:
-        """The vectors of at least the first positions, at most `length`; None if the model adds none."""
+        """The vectors to add by position: the first `length` fixed ones, or the whole learned table. None if the model
+        adds none."""
         scheme = SCHEMES[self.config.positions]
         if scheme.fixed_vectors:
             return jnp.asarray(scheme.fixed_vectors(self.config, length))

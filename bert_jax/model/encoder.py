@@ -23,15 +23,15 @@ from bert_jax.model.positions import SCHEMES
 UNTRAINED = ExecutionConfig(unroll=1)
 """Execution settings outside of training: a loop over blocks, which compiles fast."""
 DECODER_BLOCKS = 2
-"""How often the last block is applied in a mask decoder."""
+"""Number of times that a mask decoder applies the last block."""
 
 
 def blocks_at_once(execution: ExecutionConfig, blocks: int) -> int:
     """Blocks in one iteration of a loop over `blocks` blocks.
 
-    Without the setting, it is 1 with remat, where the loop bounds the memory, and otherwise all blocks. More blocks
-    take longer to compile but make a step faster, because a loop copies what the backward pass needs into stacks and
-    out of them.
+    Without `execution.unroll`, it is 1 with remat, where the loop bounds the memory, and otherwise all blocks. More
+    blocks take longer to compile but make a step faster, because a loop copies what the backward pass needs into stacks
+    and out of them.
     """
     return min(execution.unroll or (1 if execution.remat != "none" else blocks), blocks)
 
@@ -128,17 +128,20 @@ class Block(nn.Module):
 
 
 class Encoder(nn.Module):
-    """`num_layers` blocks, their parameters stacked along a leading layer axis; all but the last under one scan. Blocks
-    that share their parameters have a stack of one. Where blocks of local and of global attention alternate, one
-    iteration of the scan computes a period of them.
+    """`num_layers` blocks, their parameters stacked along a leading layer axis. Blocks that share their parameters have
+    a stack of one. A scan computes all blocks but the last if it has several iterations (`blocks_at_once`); otherwise
+    each block is computed by itself. Where blocks of local and of global attention alternate, one iteration of the scan
+    computes a period of them.
 
-    The last block is computed only at the places whose vectors are used: in pretraining, one token in six.
+    The last block is computed only at the places whose vectors are used (in pretraining, one token in six), unless the
+    output or attention of all blocks is requested; then the scan computes it, too.
     """
 
     config: ModelConfig
     execution: ExecutionConfig = UNTRAINED
     frozen_layers: int | None = None
-    """Number of first blocks that get no gradient; nothing below them gets one either. None: all get one."""
+    """Number of blocks, from the first, that get no gradient; the encoder's input gets none either. None: all get
+    one."""
 
     @nn.compact
     def __call__(
@@ -153,10 +156,11 @@ class Encoder(nn.Module):
     ) -> tuple[Float[Array, "B Q D"], Float[Array, "L B T D"] | None, Float[Array, "L B H T T"] | None]:
         """The output at `places` of each row (None: at all T); on request, every block's output and attention.
 
-        With `decoded`, places and the vectors of their positions, the output of the mask decoder follows that at
-        `places` (Q = R + P); nothing else can be requested then. It is the last block applied twice, with the input of
-        the block for keys and values. The first queries are that input plus the vectors of positions, the second the
-        first output (He et al. 2021, section 3.2, as in the authors' code).
+        `decoded`: places, and the vectors of their positions. The mask decoder's output at these places then follows
+        the output at `places` (Q = R + P), and no blocks' output or attention can be requested. The mask decoder
+        applies the last block twice, both times with keys and values from that block's input. The first time, the
+        queries are this input plus the vectors of positions; the second time, they are the first output (He et al.
+        2021, section 3.2, as in the authors' code).
 
         If the collection INTERMEDIATES is mutable, the last block is computed at all tokens, and keeps `projected`."""
         config, count, keeps = self.config, self.config.num_layers, return_layers or return_attention
@@ -234,8 +238,9 @@ class _Blocks(NamedTuple):
 
     @property
     def alone(self) -> int:
-        """Number of last blocks that are computed one by one: none if the outputs of all are kept, which a loop stacks;
-        the last block, whose output is needed at some places only; or all if a loop would have one iteration."""
+        """Number of blocks, counted from the last, that are computed outside of a loop: none if the outputs of all
+        blocks are kept, because a loop stacks them; all if a loop would have one iteration; otherwise one, since the
+        last block's output may be needed at some places only."""
         if self.return_layers or self.return_attention:
             return 0
         return 1 if self.looped else self.config.num_layers

@@ -16,11 +16,12 @@ from bert_jax.model.linear import LayerNorm, Linear, activation, initial_weights
 from bert_jax.model.placement import gathered
 
 MASKED_OUT = -1e30
-"""Added to the logits of the vocabulary's padding rows: their probability is exactly 0."""
+"""Added to the logits of the vocabulary's padding rows, so that their probability is exactly 0."""
 
 
 class Pooler(nn.Module):
-    """The vector of a sequence: tanh(x W + b) of the vector x of its first token (in a causal model, its last).
+    """The vector of a sequence: tanh(x W + b) of the vector x of its first token (or of its last:
+    `ModelConfig.pooled_ends`).
 
     With model.pooler=gelu or relu, that function takes the place of tanh; with model.pooler=transform, the activation
     of the prediction head and a norm after it.
@@ -31,7 +32,7 @@ class Pooler(nn.Module):
     @nn.compact
     def __call__(self, x: Float[Array, "B N D"]) -> Float[Array, "B N D"]:
         config = self.config
-        has_bias = config.biases or config.pooler == "gelu"  # EuroBERT's alone has a bias without others in the model
+        has_bias = config.biases or config.pooler == "gelu"  # only EuroBERT's has a bias in a model without biases
         x = Linear(config, (config.hidden_size,), bias=has_bias, name="dense")(x)
         match config.pooler:
             case "tanh":
@@ -79,7 +80,7 @@ class MaskedLanguageHead(nn.Module):
             self.position = self.param("position", initial_weights(config), (config.max_positions, config.hidden_size))
 
     def __call__(self, x: Float[Array, "B P D"], word_table: Float[Array, "V E"] | None) -> TokenLogits:
-        """The logits at each of the P places. Without a word table the head has a table of its own."""
+        """The logits at each of the P places. The head has a table of its own if `word_table` is None or isn't tied."""
         config = self.config
         if word_table is None or not config.tied_words:
             word_table = gathered(self.table)
@@ -119,8 +120,8 @@ class ReplacedTokenHead(nn.Module):
 
 
 class TaskHead(nn.Module):
-    """A task's own parameters: a linear layer (Devlin et al. 2019, section 4), and the weights of the layers, if their
-    mean is its input."""
+    """A task's own parameters: a linear layer (Devlin et al. 2019, section 4) and, if its input is a weighted mean of
+    all layers, the weights of this mean."""
 
     config: ModelConfig
     outputs: int

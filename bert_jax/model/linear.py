@@ -57,8 +57,8 @@ def project(
     contracted: int = 1,
     slowest: int = 0,
 ) -> Float[Array, "..."]:
-    """x W + b in `dtype`, over the last `contracted` axes of x and the first ones of `kernel`. The result has the
-    features' axes last; number `slowest` of them is moved before the others."""
+    """x W + b in `dtype`, over the last `contracted` axes of x and the first ones of `kernel`. The axes of features are
+    the last axes of the result, and the one with index `slowest` is the first of them."""
     outer, features = x.shape[: x.ndim - contracted], kernel.shape[contracted:]
     result = checkpoint_name(affine(x.astype(dtype), kernel, bias, contracted, slowest), PRODUCT)
     return result.reshape(*outer, *moved_to_front(features, slowest))
@@ -111,7 +111,8 @@ def rms_norm(
 
 
 def activation(config: ModelConfig) -> Callable[[Array], Array]:
-    """The one that `config` names: GELU as x Phi(x), or as 0.5 x (1 + tanh(sqrt(2/pi) (x + 0.044715 x^3))), or SiLU."""
+    """The activation that `config` names: GELU as x Phi(x), or as 0.5 x (1 + tanh(sqrt(2/pi) (x + 0.044715 x^3))), or
+    SiLU."""
     if config.activation == "silu":
         return in_float32(jax.nn.silu)
     if config.activation == "gelu_tanh":

@@ -3,7 +3,7 @@
 from typing import NamedTuple
 
 HEAD_AXES = ("heads", "head")
-"""The axes of the vectors of all heads."""
+"""Names of the axes of an array [H, K], which has one vector for each head."""
 _SPLIT_OUTPUTS = ("head", "inner")
 """Last axes of outputs that are split in the bias as well as in the kernel."""
 STACKED_AXES = ("layer", "projection", "direction", "gate", "highway")
@@ -23,8 +23,8 @@ class Parameter(NamedTuple):
     part: str
     """Its name within the group."""
     tensors: tuple[str, ...]
-    """Its names in Hugging Face's files; {layer} stands for a block's number. If there are several, our array
-    stacks them along that of its axes that is in STACKED_AXES. Empty: no such file has it."""
+    """Its names in Hugging Face's files; {layer} stands for a block's number. If there are several, our array stacks
+    them along its axis in STACKED_AXES. Empty: no such file has it."""
     decays: bool
     """Whether weight decay applies: to matrices and tables, not to biases and norms."""
     inputs: int = 0

@@ -15,7 +15,7 @@ from bert_jax.model.positions import SCHEMES
 
 
 def _character_layer(name: str, part: str, axes: tuple[str, ...], stacked: int = 0) -> tuple[Parameter, Parameter]:
-    """Kernel and bias of a layer of the convolution over bytes, whose first axes `stacked` stack matrices."""
+    """Kernel and bias of a layer of the convolution over bytes. Their first `stacked` axes stack matrices."""
     path = f"bert/embeddings/{name}"
     return (
         Parameter(f"{path}_kernel", axes, "embeddings", part, (), True, len(axes) - 1 - stacked),
@@ -117,8 +117,8 @@ def parameter_at(path: str) -> Parameter:
 
 
 def trained_parameters(params: Any, trained: TrainedPart) -> Any:
-    """For each array of the tree `params`, an array of one boolean: whether a phase that trains these parameters
-    (`config.training.Phase.trains`) changes it."""
+    """For each array of the tree `params`, a boolean as an array without axes: whether a phase whose `trains` is
+    `trained` (config/training.py) changes it."""
 
     def changes(path: KeyPath, _: object) -> Bool[np.ndarray, ""]:
         parameter = parameter_at(path_of(path))

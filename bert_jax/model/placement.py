@@ -23,7 +23,7 @@ def gathered(table: Float[Array, "V *D"]) -> Float[Array, "V *D"]:
 
 
 def whole(weights: Float[Array, "..."]) -> Float[Array, "..."]:
-    """`weights` in full on each device, so that they are gathered once and not at each time of a loop."""
+    """`weights` in full on each device, so that they are gathered once and not in each iteration of a loop."""
     return _constrained(weights, P())
 
 

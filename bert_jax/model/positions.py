@@ -71,8 +71,8 @@ def rotated(
     """`x` with features i and i + K/2 of each vector turned as a pair by the angle position / base^(2i/K), in float32.
 
     So the inner product of a query and a key depends only on the distance between them (Su et al. 2021). `positions`:
-    None if vector t of each row has position t; otherwise less than `length`. The pairing is that of transformers. Su
-    et al. pair 2i with 2i + 1, which is the same up to the order of the features.
+    None if vector t of each row has position t; otherwise each is less than `length`. The pairing is that of
+    transformers. Su et al. pair 2i with 2i + 1, which is the same up to the order of the features.
     """
     frequencies = (base ** -(np.arange(0, x.shape[-1], 2) / x.shape[-1])).astype(np.float32)
     cosines, sines = cosines_and_sines(frequencies, positions, length)

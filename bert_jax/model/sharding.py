@@ -39,8 +39,8 @@ array, the first that names it.
 
 
 def make_mesh(config: MeshConfig, devices: Sequence[jax.Device] | None = None) -> Mesh:
-    """`devices` (None: all) as a mesh of `data` x `fsdp` x `tensor`. Raises UsageError if the product of the sizes
-    isn't the number of devices."""
+    """`devices` (None: all) as a mesh of `data` x `fsdp` x `tensor`. A size of -1 is computed from the others. Raises
+    UsageError if the product of the sizes isn't the number of devices."""
     sizes, all_of_jax = [config.data, config.fsdp, config.tensor], devices is None
     devices = jax.devices() if devices is None else devices
     known = math.prod(size for size in sizes if size != -1)

@@ -80,8 +80,8 @@ def model_parts(config: ModelConfig, shapes: Parameters | None = None) -> list[M
 
 
 def num_parameters(config: ModelConfig, heads: bool = True, shapes: Parameters | None = None) -> int:
-    """Parameters of the encoder with its pooler and, with `heads`, of the heads and of a discriminator's generator,
-    without the vocabulary's padding. `shapes`: the model's parameters; None: those of pretraining."""
+    """Number of parameters of the encoder with its pooler and, with `heads`, of the heads and of a discriminator's
+    generator, without the vocabulary's padding. `shapes`: the model's parameters; None: those of pretraining."""
     return sum(part.copies * part.parameters for part in model_parts(config, shapes) if heads or part.in_encoder)
 
 
@@ -148,8 +148,8 @@ def encoder_flops(config: ModelConfig, length: int, last_queries: int, stream: i
 
 
 def flops_at_all_tokens(config: ModelConfig, length: int, predictions: int) -> int:
-    """FLOPs that a forward pass over one sequence has more if the last block is computed at all tokens, and not only at
-    [CLS] and the `predictions` masked ones."""
+    """Additional FLOPs of a forward pass over one sequence if the last block is computed at all tokens, instead of only
+    at [CLS] and the `predictions` masked ones."""
     at_all, at_slots = (encoder_flops(config, length, last_queries=at) for at in (length, predictions + 1))
     return at_all - at_slots
 
@@ -232,14 +232,14 @@ def step_memory(
 
 
 def _kept_products(model: ModelConfig, tensor: int) -> int:
-    """Numbers for each token that a block or layer keeps with remat=dots: its input and its products."""
+    """Number of values for each token that a block or layer keeps with remat=dots: its input and its products."""
     width, inner = model.hidden_size, model.inner_size * (2 if model.feedforward == "gated" else 1)
     return width + 2 * GATES * inner if model.layer == "lstm" else 2 * width + (4 * width + inner) // tensor
 
 
 def _character_bytes(model: ModelConfig, size: int) -> tuple[int, int]:
-    """Bytes for each token that a convolution over bytes keeps for the backward pass, and those of its largest width,
-    with the gradient."""
+    """Bytes for each token that a convolution over bytes keeps for the backward pass, and the most bytes for each token
+    that the arrays of one filter width take, with their gradients."""
     count = sum(model.character_filters)
     kept = size * (LONGEST_PIECE * LETTER_WIDTH + 9 * model.highways * count) if count else 0
     widths = enumerate(model.character_filters, start=1)
@@ -250,12 +250,12 @@ def _character_bytes(model: ModelConfig, size: int) -> tuple[int, int]:
 def _block_bytes(model: ModelConfig, probabilities: int, size: int, tensor: int) -> int:
     """Bytes for each token that one block without remat keeps for the backward pass; `probabilities`: how many a head
     keeps for each query."""
-    if model.layer == "lstm":  # a direction's gates and what cells show, its input and output; states, bounds
+    if model.layer == "lstm":  # for each direction: gates, hidden vector, input, output; in float32 the state, bounds
         half, cell = model.input_size, model.inner_size
         return 2 * (size * ((GATES + 1) * cell + 2 * half) + _F32 * (cell + 2 * half))
     width, scores = model.hidden_size, model.num_heads * probabilities // tensor
     # The block's input, LayerNorm's two, the residual sums; queries, keys, values and context; GELU's input and output
-    # and, of a gated layer, the gate.
+    # and, in a gated layer, the gate.
     inner = (3 if model.feedforward == "gated" else 2) * model.inner_size
     linear = size * (4 * width + (4 * width + inner) // tensor)
     of_positions = SCHEMES[model.positions].kept_scores * _F32

@@ -99,7 +99,8 @@ class BertForTask(nn.Module):
 
 
 def mean_of_marked(x: Float[Array, "B T D"], marks: Int[Array, "B E M 2"]) -> Float[Array, "B E M D"]:
-    """The mean vector of the tokens begin to end - 1 of each mark, as places in the row; 0 for an empty mark."""
+    """For each mark (begin, end), the mean vector of the tokens at places begin to end - 1 of the row; 0 for an empty
+    mark."""
     places = jnp.arange(x.shape[1])
     inside = (places >= marks[..., :1]) & (places < marks[..., 1:])
     share = inside / jnp.maximum(jnp.sum(inside, axis=-1, keepdims=True), 1)

@@ -31,7 +31,7 @@ class Bounds(NamedTuple):
 
     @classmethod
     def of(cls, places: Int[Array, "B 2 T"], tokens: int) -> "Bounds":
-        """The bounds of blocks of so many tokens."""
+        """The bounds of blocks of `tokens` tokens."""
         blocks = places.reshape(*places.shape[:2], -1, tokens)
         sequence, position = blocks[:, 0], blocks[:, 1]
         nothing = np.iinfo(np.int32).max  # above the last sequence, so that blocks of padding share no sequence
@@ -90,7 +90,7 @@ class TpuKernel(NamedTuple):
 
 def block_spans(shared: Bool[Array, "B Q S"]) -> tuple[Int[Array, "B Q"], Int[Array, "B Q"]]:
     """For each block, its span: the number of the first block that it is paired with in `shared`, and the number after
-    the last one; the two are equal if there is none. The span contains every block that is paired with it, in whatever
-    order a row has its sequences."""
+    the last one; the two are equal if there is none. The span contains all blocks of these pairs, in whatever order a
+    row has its sequences."""
     begin = jnp.argmax(shared, axis=2)
     return begin, jnp.where(shared.any(axis=2), shared.shape[2] - jnp.argmax(shared[:, :, ::-1], axis=2), begin)

@@ -21,7 +21,7 @@ class AttentionCase(NamedTuple):
     dtype: jnp.dtype
     """Type of queries, keys and values."""
     heads: int
-    """On each device."""
+    """Number of heads on each device."""
     head_size: int
     length: int
     """Tokens of a row, including padding; all are keys."""
@@ -30,8 +30,9 @@ class AttentionCase(NamedTuple):
     sequences: int
     """How many sequences a row may hold."""
     causal: bool
+    """Whether a query attends only to positions up to its own."""
     window: int | None
-    """Whether a query attends only to positions up to its own, and to keys at most how far away (None: no limit)."""
+    """Largest distance between a query and a key that it attends to; None means no limit."""
     some_queries: bool = False
     """Whether only some tokens of a row are queries."""
     has_score_terms: bool = False

@@ -53,12 +53,13 @@ cross_entropy.defvjp(_forward, _backward)
 
 
 _TOKENS_AT_ONCE = range(64, 512)
-"""Numbers of tokens whose logits a CPU computes together. Of 8,192 pieces, logits of 256 tokens take 8 MB."""
+"""Numbers of tokens whose logits a CPU computes together. With 8,192 pieces, the logits of 256 tokens take 8 MB."""
 
 
 def logits_at_once(count: int) -> int | None:
-    """Of `count` predicted tokens, the number whose logits `total_cross_entropy` computes together with their gradient.
-    None: those of all, without the gradient, as on all devices but one CPU."""
+    """Number of tokens, of `count` predicted ones, whose logits `total_cross_entropy` computes at a time, and their
+    gradient with them. None: it computes the logits of all tokens at once, without the gradient, as on all devices but
+    one CPU, or if no number in _TOKENS_AT_ONCE divides `count`."""
     sizes = reversed(_TOKENS_AT_ONCE) if count and on_one_device("cpu") else ()
     return next((size for size in sizes if count % size == 0), None)
 

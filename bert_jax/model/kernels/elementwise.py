@@ -71,8 +71,8 @@ def layer_norm_gradients(
 
 
 def gelu_tanh_gradients(arguments: tuple[Float[Array, "..."]], gradient: Float[Array, "..."]) -> tuple[Array]:
-    """The gradient of x sigmoid(2u) with u = sqrt(2/pi) (x + 0.044715 x^3), in float32. It is GELU by tanh, in fewer
-    operations."""
+    """The gradient of GELU by tanh, computed in float32. GELU is written as x sigmoid(2u) with u = sqrt(2/pi) (x +
+    0.044715 x^3), which equals its form with tanh and takes fewer operations."""
     (x,) = arguments
     x32 = jax.lax.optimization_barrier(x).astype(jnp.float32)
     twice, inner = 2 * math.sqrt(2 / math.pi), 0.044715 * jnp.square(x32)
@@ -85,7 +85,7 @@ def cosines_and_sines(
     frequencies: Float[np.ndarray, " K"], positions: Int[Array, "B T"] | None, length: int
 ) -> tuple[Float[Array, "#B T K"], Float[Array, "#B T K"]]:
     """The cosine and the sine of each position times each frequency. `positions`: None if vector t of each row has
-    position t; otherwise less than `length`."""
+    position t; otherwise each is less than `length`."""
     if positions is not None and platform() != "cpu":
         angles = positions[:, :, None] * frequencies
         return jnp.cos(angles), jnp.sin(angles)

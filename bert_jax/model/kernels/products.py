@@ -113,12 +113,14 @@ def _row_major_copy(x: Array, shape: tuple[int, ...]) -> Array:
 def affine(
     x: Float[Array, "..."], kernel: Float[Array, "..."], bias: Float[Array, "..."] | None, contracted: int, slowest: int
 ) -> Float[Array, "N F"]:
-    """x W + b as one product of two matrices, for which every backend has its fastest code.
+    """x W + b as one product of two matrices, for which every backend has its fastest code. `contracted`: number of
+    axes that are summed over, the last of `x` and the first of `kernel`. `slowest`: index of the axis of features that
+    becomes the first.
 
     If one of several axes of features is split over devices, it has to be the slowest: only then are the features of a
-    device next to each other in the matrix. The gradient is written out so that it keeps the arguments as they are (a
-    reshaped or converted weight would be kept beside the weight, in every layer), and so that XLA puts the output's
-    gradient together once, not in another layout for each of the three that are made of it.
+    device next to each other in the matrix. The gradient is written out for two reasons. It keeps the arguments as they
+    are: a reshaped or converted weight would be kept beside the weight, in every layer. And XLA assembles the output's
+    gradient once, instead of in a different layout for each of the three gradients that are computed from it.
     """
     rows, weights = _as_matrices(x, kernel, contracted, slowest)
     result = product(rows, weights, x.dtype)
@@ -178,9 +180,9 @@ def _rows_of(table: Float[Array, "V D"], ids: Int[Array, "*N"]) -> Float[Array, 
 def _rows_backward(residuals, gradient):
     """Sorts the gradient's rows by id, cuts them into chunks, and sums the rows of each id within a chunk.
 
-    The first such sum of an id is added to its row of the table. If the rows of an id continue in the next chunks, the
-    sums there stand at the chunks' beginnings; they are summed once more and added together. So neither of the two
-    additions to the table has an index twice.
+    The first such sum of an id is added to its row of the table. If the rows of an id continue in the next chunks,
+    their sums stand at the beginnings of these chunks; a second addition adds the total of these sums. So neither
+    addition to the table has an index twice.
     """
     table, ids = residuals
     ids, gradient = ids.reshape(-1), gradient.reshape(-1, gradient.shape[-1])

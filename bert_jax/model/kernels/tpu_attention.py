@@ -72,8 +72,9 @@ def _call(
     results: tuple[str, ...],
     in_scratch: int,
 ) -> tuple[Array, ...]:
-    """Runs `program` over rows, heads and blocks of queries, one after the other. `results`: each result's blocks.
-    `in_scratch`: number of results that are split only by keys and summed over the blocks of queries."""
+    """Runs `program` over rows, heads and blocks of queries, one after the other. `results`: for each result, whether
+    it is split by blocks of "queries" or has all "keys". `in_scratch`: number of results of the latter kind, which are
+    summed over the blocks of queries."""
     batch, length, width = arrays[0].shape
     block = _block(length)
     lanes = kernel.together * kernel.head_size
@@ -104,7 +105,8 @@ def _call(
             scratch_shapes=[pltpu.VMEM((rows, length, lanes), jnp.float32)] * in_scratch,
         ),
         compiler_params=pltpu.CompilerParams(dimension_semantics=("parallel", "parallel", "arbitrary")),
-        # Of rows that are one sequence each: how much of packed ones is skipped is known when it runs.
+        # The estimate is for rows of one sequence: how much of packed rows is skipped is known only when the kernel
+        # runs.
         cost_estimate=pl.CostEstimate(
             flops=products, transcendentals=batch * kernel.heads * length * length, bytes_accessed=moved
         ),

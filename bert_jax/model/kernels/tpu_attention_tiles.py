@@ -23,7 +23,7 @@ _QUERIES = 256
 
 
 def widths(tiles: int) -> list[int]:
-    """The widths, in tiles, that a span may have in rows of so many tiles. Other widths are rounded up, by a third at
+    """The widths, in tiles, that a span may have in rows of `tiles` tiles. Other widths are rounded up, by a third at
     most."""
     steps = sorted({1, tiles} | {part << power for power in range(tiles.bit_length()) for part in (2, 3)})
     return [width for width in steps if width <= tiles]
@@ -42,8 +42,9 @@ def tile_spans(kernel: TpuKernel, places: Int[Array, "B 2 T"], queries: int) -> 
 def token_lines(
     kernel: TpuKernel, places: Int[Array, "B 2 T"], head_keys: UInt32[Array, "B N H 2"]
 ) -> Int[Array, "B G L T"]:
-    """What is known of each token in the programs of each group of heads (G): its sequence and position, and with
-    dropout, for each head, the word of its row in the mask and the second half of the key of its sequence."""
+    """For each group of heads (G) that share a program, L lines with a number for each token: its sequence and its
+    position, and with dropout, for each head, the word of its row in the mask and the second half of its sequence's
+    key."""
     if not kernel.rate:
         return places[:, None]
     batch, _, length = places.shape
@@ -133,8 +134,8 @@ def _each_tile(kernel: TpuKernel, spans, lines, shape: tuple[int, ...], program:
 
 
 def tile_of(block: int) -> int:
-    """Number of queries of a tile, in blocks of so many queries: short tiles have fewer keys, tall ones fill the chip's
-    units better."""
+    """Number of queries in a tile of a block of `block` queries. Tiles of few queries have fewer keys; tiles of many
+    queries fill the chip's units better."""
     return math.gcd(block, _QUERIES)
 
 

@@ -27,12 +27,14 @@ BUCKETED_PARAMETERS = (
 )
 """The parameters of `BucketedDistances`."""
 _BUCKETS, _LAST = 32, 128
-"""Number of buckets, half for each direction, and the distance at which the last one begins."""
+"""Number of buckets, half for each direction; and the distance up to which their widths grow. The last bucket has all
+larger distances, too."""
 
 
 def bucket_of(distance: Int[np.ndarray, " M"]) -> Int[np.ndarray, " M"]:
-    """The bucket, from 0 to 31, of each distance, query's place less key's: those below 8 have a bucket each, then
-    buckets grow with the distance (Raffel et al. 2020, section 2.1). In float32, as in transformers' MPNet."""
+    """The bucket, from 0 to 31, of each distance, the query's place minus the key's. In each direction, distances below
+    8 have a bucket each, and larger ones share buckets that widen with the distance (Raffel et al. 2020, section 2.1).
+    Computed in float32, as in transformers' MPNet."""
     one_way, exact = _BUCKETS // 2, _BUCKETS // 4
     far = np.maximum(np.abs(distance), exact).astype(np.float32)
     scale = np.float32(math.log(_LAST / exact))
@@ -61,7 +63,7 @@ class BucketedPositions(nn.Module):
     def __call__(
         self, query: Float[Array, "B T H K"], key: Array, pattern: AttentionPattern, projected: Callable[[Array], Array]
     ) -> tuple[Float[Array, "B T H K"], Float[Array, "#B H T S"]]:
-        """The queries unchanged, and the terms times sqrt(K)."""
+        """The queries unchanged, and the terms times sqrt(K), by which attention divides them."""
         assert pattern.distances is not None, "the encoder sets the distances"
         scores = pattern.distances.T[:, None, None] * math.sqrt(query.shape[-1])
         shape = (1, query.shape[1]) if pattern.rows is None else query.shape[:2]

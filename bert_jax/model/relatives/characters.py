@@ -28,12 +28,13 @@ BEGIN_SENTENCE, END_SENTENCE, BEGIN_WORD, END_WORD, PADDING = range(257, 262)
 _ROWS, LETTER_WIDTH = 262, 16
 """Rows and width (W) of the table of bytes and marks."""
 _CARRY_BIAS = -2.0
-"""Where the gates of highways start from, so that at first most of the input is carried on."""
+"""Initial bias of the highways' gates, so that at first most of the input is passed on unchanged."""
 
 
 class Spelling(nn.Module):
-    """The bytes and marks of each piece: a constant that travels with the parameters, in float32, since it has no
-    gradient there and an optimizer leaves it as it is. Without a vocabulary no spelling is known."""
+    """The numbers of the bytes and marks of each piece. They are a constant among the parameters, stored as float32
+    like these; they get no gradient, and the optimizer leaves them as they are. Without a vocabulary all are 0, for
+    unknown."""
 
     config: ModelConfig
 

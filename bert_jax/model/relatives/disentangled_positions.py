@@ -61,7 +61,8 @@ class DisentangledPositions(nn.Module):
         pattern: AttentionPattern,
         projected: Callable[[Array], Array],
     ) -> tuple[Float[Array, "B T H K"], Float[Array, "B H T S"]]:
-        """The queries and both terms in float32, divided by sqrt(3): three products are added."""
+        """The queries, and the sum of both terms in float32, each divided by sqrt(3), because three products are
+        added."""
         assert pattern.distances is not None, "the encoder sets the distances"
         of_distance = projected(pattern.distances)
         to_positions = _with_distances(query, of_distance[:, 1])
@@ -82,9 +83,9 @@ def _with_distances(x: Float[Array, "B T H K"], of_distance: Float[Array, "M H K
 
 
 def log_bucket_of(distance: Int[np.ndarray, " M"], buckets: int, last: int) -> Int[np.ndarray, " M"]:
-    """The row, from 0 to 2 `buckets` - 1, of each distance, query's place less key's. Distances up to half of `buckets`
-    have a row each; beyond, buckets grow with the distance up to `last`, which must be larger than half of `buckets` by
-    2. Computed in float32, as in transformers' DebertaV2."""
+    """The row, from 0 to 2 `buckets` - 1, of each distance, the query's place minus the key's. Distances up to half of
+    `buckets` have a row each; larger ones share rows, the more the larger they are, up to `last`. `last` must be at
+    least 2 more than half of `buckets`. Computed in float32, as in transformers' DebertaV2."""
     middle = buckets // 2
     size = np.maximum(np.abs(distance), middle).astype(np.float32)
     scale = np.log(np.float32((last - 1) / middle))

@@ -45,7 +45,8 @@ class LstmEncoder(nn.Module):
     config: ModelConfig
     execution: ExecutionConfig = UNTRAINED
     frozen_layers: int | None = None
-    """Number of first layers that get no gradient; nothing below them gets one either. None: all get one."""
+    """Number of layers, from the first, that get no gradient; the encoder's input gets none either. None: all get
+    one."""
 
     @nn.compact
     def __call__(
@@ -116,7 +117,7 @@ def _layer(
         half, of = half[:, order], sequence[:, order]
         continues = jnp.pad(
             of[:, 1:] == of[:, :-1], ((0, 0), (1, 0))
-        )  # whether a token's cell starts from the state before
+        )  # whether a cell starts from the state of the token before
         inputs = project(half, own["inputs"]["kernel"], own["inputs"]["bias"], dtype)
         kernel = whole(own["recurrence"]["kernel"].reshape(half.shape[-1], -1).astype(dtype))
         projection = whole(own["projection"]["kernel"].astype(dtype))
@@ -134,8 +135,9 @@ def _recurrence(
 ) -> Float[Array, "T B E"]:
     """The outputs of LSTM cells with a projection (Sak et al. 2014), over all times.
 
-    `inputs` are the gates' products with the layer's input, and their biases. The gradients of both matrices are one
-    product each over all times; in the loop's own gradient, they would be added up in memory at each time.
+    `inputs`: the products of the layer's input with the weights of the gates, plus the gates' biases. The gradients of
+    both matrices are one product each over all times; in the loop's own gradient, they would be added up in memory at
+    each time.
     """
     return _scan(inputs, jnp.zeros((*continues.shape, len(kernel))), continues, kernel, projection)[0]
 
@@ -147,8 +149,8 @@ def _scan(
     kernel: Float[Array, "E GF"],
     projection: Float[Array, "F E"],
 ) -> tuple[Float[Array, "T B E"], Float[Array, "T B F"]]:
-    """The outputs of the cells and their hidden vectors. `added` is added to the projected hidden vectors: its gradient
-    is that of the projection's result."""
+    """The outputs of the cells and their hidden vectors. `added`, which is 0, is added to the projected hidden vectors,
+    because its gradient is that of the projection's result."""
 
     def step(state, at):
         (output, cell), (inputs, added, continues) = state, at

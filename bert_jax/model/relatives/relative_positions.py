@@ -100,8 +100,8 @@ def by_distance(scores: Float[Array, "H B T M"], pattern: AttentionPattern) -> F
 
 
 def of_rows_in_order(scores: Float[Array, "H B S M"]) -> Float[Array, "H B S S"]:
-    """The window of S scores that begins at S - i for query i: one element earlier in each row, so it is a slice of the
-    array with rows that are one element shorter (Dai et al. 2019, appendix B)."""
+    """For query i, the S scores from index S - i on. The window moves by one element from row to row, so it becomes a
+    plain slice once the array has rows that are one element shorter (Dai et al. 2019, appendix B)."""
     size = scores.shape[2]
     shifted = scores.reshape(*scores.shape[:2], -1)[:, :, size:]
     return shifted.reshape(*scores.shape[:2], size, 2 * size - 1)[..., :size]
@@ -151,8 +151,8 @@ def query_vectors(
     places: Int[Array, "B P"],
     dropout_keys: Key[Array, "B N"] | None,
 ) -> Float[Array, "B P D"]:
-    """The first vectors of the query stream at `places` of each row: `mask`, one vector for all, which knows no
-    token."""
+    """The first block's input for the query stream at `places` of each row: `mask`, the same vector for all tokens,
+    after dropout."""
     x = jnp.broadcast_to(mask.astype(compute_dtype(config)), (*places.shape, len(mask)))
     at_places = (jnp.take_along_axis(array, places, axis=1) for array in (tokens.sequence, tokens.position))
     return token_dropout(x, config.dropout, dropout_keys, *at_places)
