@@ -74,7 +74,7 @@ TASK_TYPES = Conversion(
 
 
 class _XLNet(Shape):
-    """XLNet's keys that are no sizes, with the defaults of its class."""
+    """The keys of XLNet's config.json that `_read_xlnet` reads, with the defaults of its class."""
 
     d_model: int
     n_head: int
@@ -99,7 +99,8 @@ XLNET = Conversion(
     _read_xlnet,
     lambda model, _: {"d_head": model.head_size, "clamp_len": model.clamped_distance or -1} | _NO_MEMORY,
 )
-"""One rate of dropout for vectors and attention, the width of heads, and distances that count as equal; no memory."""
+"""One rate of dropout for vectors and attention, the width of heads, and the distance from which on all count as equal.
+Memory of earlier segments is off."""
 
 
 class _Rotation(Shape, extra="forbid"):
@@ -162,7 +163,7 @@ _OF_NOMICBERT: JsonObject = {
     "mlp_fc1_bias": False,
     "mlp_fc2_bias": False,
 }
-"""Settings of the authors' own class, each with the only value that is read."""
+"""Settings of the authors' own class, each with the only value that is accepted."""
 
 
 def _read_nomicbert(values: JsonObject, place: str) -> JsonObject:
@@ -175,7 +176,8 @@ def _read_nomicbert(values: JsonObject, place: str) -> JsonObject:
 
 
 NOMICBERT = Conversion(_read_nomicbert, _write_rotation)
-"""One base of rotations for all blocks and the width of heads, by the keys of transformers or of the authors' class."""
+"""One base of rotations for all blocks and the width of heads, under the keys of transformers or of the authors'
+class."""
 EUROBERT = Conversion(
     _read_eurobert,
     lambda model, vocabulary: {
@@ -234,7 +236,7 @@ _OF_DEBERTA: JsonObject = {
     "norm_rel_ebd": "layer_norm",
     "conv_kernel_size": 0,
 }
-"""Settings of attention, each with the only value that is read."""
+"""Settings of attention, each with the only value that is accepted."""
 DEBERTA = Conversion(
     _read_deberta,
     lambda model, _: {
@@ -256,7 +258,7 @@ class _Attention(Shape):
     layer_types: list[str] = []
     local_attention: int = 128
     sliding_window: int | None = None
-    """Half of local_attention, in whose place transformers takes it where a file has both."""
+    """Half of local_attention. If a file has both keys, transformers uses this one."""
     rope_parameters: _Rotations = _Rotations()
     global_rope_theta: float = 160_000.0
     local_rope_theta: float = 10_000.0
@@ -264,7 +266,7 @@ class _Attention(Shape):
 
 def _read_alternating(values: JsonObject, place: str, own: int = 0) -> JsonObject:
     """Raises UsageError for scaled rotations, and unless every n-th block is global and the others are local. `own`: 1
-    if their window counts the query's own token."""
+    if the window of local blocks counts the query's own token, else 0."""
     if values.get("rope_scaling"):
         raise UsageError(f"{place}: rope_scaling is {quoted(values['rope_scaling'])}; bert_jax scales no rotations")
     keys = _keys(values, _Attention, place)
@@ -287,7 +289,7 @@ def _read_alternating(values: JsonObject, place: str, own: int = 0) -> JsonObjec
 
 
 def _write_alternating(model: ModelConfig, vocabulary: Vocabulary, own: int = 0) -> JsonObject:
-    """The names of transformers 4, which 5 reads too."""
+    """Uses the keys of transformers 4, which transformers 5 reads, too."""
     return {
         "global_attn_every_n_layers": model.global_every if model.local_window else 1,
         "local_attention": 2 * ((model.local_window or 64) + own),
@@ -304,7 +306,7 @@ ALTERNATING_ATTENTION = Conversion(_read_alternating, _write_alternating)
 """Settings of alternating blocks of global and local attention, each kind with its own base of rotations, as in
 ModernBERT."""
 CAUSAL_ALTERNATING_ATTENTION = Conversion(partial(_read_alternating, own=1), partial(_write_alternating, own=1))
-"""The same as in ModernBERT's decoder, whose window counts the query's own token."""
+"""Settings of alternating attention as in ModernBERT's decoder, whose window counts the query's own token."""
 
 
 def _keys(values: JsonObject, shape: type[ShapeKind], place: str) -> ShapeKind:

@@ -111,8 +111,9 @@ def write_model_directory(
     A discriminator is loaded by AutoModelForPreTraining. Its generator is written to the directory `generator` in
     `directory`, as a model with its own masked-language head.
 
-    `directory` appears only when everything is written. Raises UsageError if no class has the task's head, if no class
-    of a causal model's relative is causal, or if `directory` exists.
+    `directory` appears only when everything is written. Raises UsageError if `directory` exists, or if transformers has
+    no class for the model: for LSTM layers, for the head of `task`, for a causal model of its relative, or for its
+    settings.
     """
     if config.mask_decoder and not config.discriminator:
         say("transformers has no mask decoder: the encoder is exported without its masked-language head")

@@ -26,7 +26,8 @@ def model_place(source: str | os.PathLike, expected: str = ANY_MODEL) -> Place:
     """The location of the model that `source` names: a path, a gs:// URL, or a model of the hub, which is downloaded.
 
     huggingface_hub caches downloads, and uses the cache if the hub can't be reached. Raises UsageError if that library
-    is missing, if neither the hub nor the cache has the model, and as `local_place` does.
+    is missing, if neither the hub nor the cache has the model, if the model has no safetensors files, and as
+    `local_place` does.
     """
     return local_place(source, expected) or _fetched(os.fspath(source))
 

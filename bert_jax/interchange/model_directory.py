@@ -80,10 +80,10 @@ def open_model_directory(
 
     Rows of the word table after those of the vocabulary's pieces are kept.
 
-    `activation` and `lowercase` override the files. If neither the argument nor the files say it, as with Google's
-    files, GELU has the tanh form, which Google's code has used since February 2019, and the letters in the vocabulary
-    decide the casing. `folder`: the same folder, if some of its files are read already. Pickles are never read. Raises
-    UsageError if a file is missing, damaged, or inconsistent with the others.
+    `activation` and `lowercase` override the files. Without `activation`, `gelu` in Google's files means the tanh form,
+    which Google's code has used since February 2019. If neither `lowercase` nor a file states the casing, as in
+    Google's files, the letters of the vocabulary decide it. `folder`: the same folder, if some of its files were read
+    already. Pickles are never read. Raises UsageError if a file is missing, damaged, or inconsistent with the others.
     """
     if not place.is_dir():
         raise UsageError(f"there is no folder {place}; give one with a model's files")

@@ -40,7 +40,7 @@ _SWITCHES: dict[str, str] = {
 }
 """Methods of pooling, by their switches in files of versions before 6, which version 6 reads too."""
 _LAST = "pooling_mode_lasttoken"
-"""The switch of pooling by a last [CLS]."""
+"""The switch of pooling by the last token, in models whose [CLS] is last."""
 _RANK_AS_COSINES = ("cosine", "dot", "euclidean")
 """Similarity functions that rank vectors of length 1 as cosines do."""
 _SHORTEST = 8

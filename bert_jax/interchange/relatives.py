@@ -89,13 +89,13 @@ class Relative(NamedTuple):
     """The axes of tensors whose files aren't laid out as BERT's, named as in PARAMETERS, by the last part of the
     parameter's path; "" is an axis of size 1."""
     suffixes: dict[str, str] = {}
-    """Its ends of the names of BERT's classes where they differ."""
+    """The endings of its class names that differ from BERT's, by BERT's endings."""
     classless: frozenset[str] = frozenset()
     """Ends of BERT's class names for which transformers has no class."""
     sizes: dict[str, str] = SIZES
     """Our settings by its names of sizes in config.json."""
     aliases: dict[str, str] = {}
-    """Further names of keys in config.json, with the names above."""
+    """Alternative names of keys in config.json, each with the name used in the other fields."""
     rates: dict[str, str] = RATES
     """Our settings by its names of other numbers in config.json."""
     defaults: JsonObject = _DEFAULTS
@@ -123,7 +123,7 @@ class Relative(NamedTuple):
     causal_type: str | None = None
     """The model_type of its causal models in files; None if there is none that is known here."""
     facts: dict[str, str] = {}
-    """What bert_jax takes for granted of such files, by a name that is shown beside it."""
+    """What bert_jax assumes about such files, by the name under which it is shown."""
 
     def of_file(self, values: JsonObject) -> "Relative":
         """This relative with the tensor names that go with the `values` of config.json."""
@@ -563,7 +563,7 @@ def relative_of(values: JsonObject, place: str) -> Relative:
 
 
 def exported_type(model: ModelConfig) -> str:
-    """The model_type of a model in files, where that of a causal model is a type of its own. Raises UsageError if its
+    """The model_type that `model` has in files, where a causal model has a type of its own. Raises UsageError if its
     relative has no causal class that is known here."""
     relative = RELATIVES[model.model_type]
     if not model.causal:

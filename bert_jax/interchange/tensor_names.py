@@ -56,7 +56,7 @@ _OLD_ENDINGS = {"weight": "gamma", "bias": "beta"}
 _ROWS_AT_ONCE = 4096
 """Rows of a table that are read at once."""
 _ALIGNMENT = 64
-"""Bytes of which the address of an array must be a multiple, for JAX to take its memory."""
+"""An array's address must be a multiple of this number of bytes, so that JAX uses its memory without a copy."""
 
 
 class NamedTensor(NamedTuple):
@@ -71,7 +71,7 @@ class NamedTensor(NamedTuple):
     place: tuple[int | slice | EllipsisType, ...]
     """Index of this tensor within the parameter."""
     order: tuple[int, ...]
-    """The axes of the place in the order of Hugging Face's layout, in which several may be joined."""
+    """The axes of `place` in the order of Hugging Face's layout, which may join several axes into one."""
 
     @property
     def part(self) -> str | None:
@@ -135,8 +135,8 @@ def _aligned_zeros(shape: tuple[int, ...]) -> np.ndarray:
 def to_parameters(read: Callable[..., np.ndarray], config: ModelConfig, absent: frozenset[str]) -> Parameters:
     """Builds our parameter tree in float32 from Hugging Face's tensors; the vocabulary is padded with zeros.
 
-    `read(name)` gives a tensor of `expected_tensors`, and `read(name, begin, end)` some of its rows, as large tables
-    are read. Members of OPTIONAL_PARTS in `absent` are left out.
+    `read(name)` gives a tensor of `expected_tensors`, and `read(name, begin, end)` its rows from `begin` to `end`
+    (exclusive), in which large tables are read. Members of OPTIONAL_PARTS in `absent` are left out.
     """
     shapes = flatten_dict(parameter_shapes(config, absent), sep="/")
     arrays = {path: _aligned_zeros(shape.shape) for path, shape in shapes.items()}
@@ -181,8 +181,8 @@ def select(
     """The tensors of a model of this configuration; `tensors` have the names of `relative`'s class `class_name`.
 
     Tensors with old names, names of an encoder alone or names with a wrapper's prefix are found too. Raises UsageError,
-    naming `origin`, if a tensor is missing, has another shape or occurs twice, if there are tensors of more layers, or
-    if the output embeddings differ from the word embeddings.
+    naming `origin`, if a tensor is missing, has another shape or occurs twice, if the file has more layers than
+    `config`, or if tied output embeddings differ from the word embeddings.
     """
     expected = expected_tensors(config)
     by_theirs: dict[str, list[str]] = {}
@@ -225,7 +225,7 @@ def _without_prefix(
     """Removes a wrapper's prefix, such as DataParallel's `module.`, from the names of a model's tensors.
 
     Returns the model's tensors by their own names, and the other tensors. No prefix is removed if names fit as they
-    are, or if one of the other tensors would be used by its name. Raises UsageError if the names fit after two
+    are, or if a tensor without the prefix has a name that the model uses. Raises UsageError if the names fit after two
     prefixes.
     """
     word, block = ({*_prefixes(tensors, relative.theirs(name), relative.base)} for name in _SURE)
@@ -248,7 +248,8 @@ def _without_prefix(
 
 
 def _prefixes(names: Iterable[str], whole: str, base: str) -> Iterator[str]:
-    """The prefixes with which `whole` occurs in `names`, with or without `base`, except other relatives' bases."""
+    """Yields what precedes `whole`, or `whole` without `base`, in each of `names` that ends with it. Leaves out
+    prefixes that end with another relative's base."""
     bases = {other.base for other in RELATIVES.values()} - {base, "model."}
     for name in names:
         end = next((one for one in (whole, whole.removeprefix(base)) if f".{name}".endswith(f".{one}")), None)

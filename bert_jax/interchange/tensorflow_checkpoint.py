@@ -35,7 +35,8 @@ _OPTIMIZER = re.compile(
 )
 """Pattern of the names of an optimizer's tensors."""
 _MOST_MEMORY = 1 << 34
-"""Limit of the address space in bytes, plus four times the checkpoint's size. TensorFlow alone maps several GB."""
+"""Limit of the subprocess's address space in bytes, to which four times the checkpoint's size is added. TensorFlow
+alone maps several GB."""
 _MOST_S = 600
 """Timeout in seconds for reading a checkpoint. BERT-large with its optimizer, 4 GB, takes under a minute."""
 _MOST_SHOWN = 200

@@ -90,7 +90,7 @@ def tensors_of(path: Path) -> dict[str, Tensor]:
     """The tensors of one safetensors file, by their names in it. The library checks that the header describes each byte
     of the file exactly once. Raises UsageError if the file is damaged."""
     try:
-        file = open_regular(path)  # is read, since pages of a file that is mapped count as memory of this process
+        file = open_regular(path)  # read, not mapped: the pages of a mapped file count as memory of this process
         size = int.from_bytes(file.read(8), "little")
         if size > _MOST_HEADER_BYTES:
             raise UsageError(f"{path} says that its header has {size:,} bytes; a BERT's has less than 100,000")

@@ -24,7 +24,7 @@ LONGEST_WORD = 100
 
 
 class Numbering(NamedTuple):
-    """The numbering of the pieces of a sentencepiece model by a class."""
+    """How a tokenizer class numbers the pieces of a sentencepiece model."""
 
     first: dict[str, float] = {}
     """The first pieces, which fairseq adds, with their scores."""
@@ -106,8 +106,8 @@ def special_pieces(class_name: str) -> tuple[str, ...]:
 
 
 def special_tokens(given: dict[str, Any], class_name: str, path: Path) -> tuple[dict[str, Piece], list[Piece]]:
-    """The special tokens that the class adds, in their order: those with keys, and those of lists. `given` are those of
-    the files beside `path`. Raises UsageError if one that the class needs is null."""
+    """The special tokens that the class adds, in their order: those with keys, and those of lists. `given`: the special
+    tokens in the files beside `path`. Raises UsageError if a token that the class needs is null."""
     own = CLASSES[class_name]
     tokens: dict[str, Any] = dict.fromkeys(TOKEN_KEYS)
     tokens |= {key: Piece.of_text(piece) for key, piece in own.tokens.items()}
@@ -131,7 +131,7 @@ def with_class(
     file: JsonObject, name: str, config: TokenizerConfig, named: dict[str, Piece], tokens: list[Piece], path: Path
 ) -> tuple[JsonObject, Pipeline | None]:
     """The tokenizer.json that the class `name` makes of `file`, read from `path`, with `tokens` added in their order;
-    and the library's pipeline that wrote it, if it did.
+    and the library's pipeline that wrote it, or None if the class follows `file`.
 
     `named` are special tokens by their keys. Raises UsageError if the model in `file` isn't that of the class.
     """

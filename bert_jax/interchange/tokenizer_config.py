@@ -68,7 +68,8 @@ class Piece(Shape):
     normalized: bool | None = None
     """Whether the token is searched for in cleaned text. None means True, or False if the token is special."""
     written: Literal["text", "object", "map"] = "object"
-    """Whether a file writes it as its text, or as an object with flags, or special_tokens_map.json does so."""
+    """How a file writes the token: as its text, as an object with flags, or as such an object in
+    special_tokens_map.json (`map`)."""
 
     @classmethod
     def of_text(cls, content: str) -> Self:
@@ -76,7 +77,7 @@ class Piece(Shape):
         return cls(content=content, special=True, written="text")
 
     def of_map(self) -> Self:
-        """The token as special_tokens_map.json has it: those that it writes as objects are special."""
+        """The token as read from special_tokens_map.json, in which every object is a special token."""
         return self if self.written == "text" else self.model_copy(update={"special": True, "written": "map"})
 
     def added(self, special: bool = False) -> AddedToken:
@@ -111,12 +112,12 @@ class SpecialTokens(Shape, extra="allow"):
 
     @property
     def written_tokens(self) -> dict[str, Any]:
-        """The tokens of the keys that the file has, null among them, and of keys like entity_token that its author
-        invented."""
+        """The tokens by the keys that the file has, None for null. They include keys like entity_token, which its
+        author invented."""
         invented = {
             key: value for key, value in self.unknown.items() if _invented(key) and isinstance(value, str | dict)
         }
-        if isinstance(self, TokenizerConfig):  # in which such an object is a token only if it says so
+        if isinstance(self, TokenizerConfig):  # in which an object under such a key is a token only if it has a __type
             invented = {key: value for key, value in invented.items() if isinstance(value, str) or "__type" in value}
         known = {key: getattr(self, key) for key in SpecialTokens.model_fields if key in self.model_fields_set}
         try:
@@ -181,8 +182,8 @@ def given_tokens(folder: PublishedFolder, of_model: list[Piece] | None = None) -
     """The special tokens of the files in `folder` by their keys, with the precedence that they have in transformers:
     those of TOKEN_KEYS, further ones in the order in which they are added, and lists.
 
-    special_tokens_map.json is read only if tokenizer_config.json has no added_tokens_decoder. `of_model` are those of a
-    sentencepiece model, which replace the older list.
+    special_tokens_map.json is read only if tokenizer_config.json has no added_tokens_decoder. `of_model`: the tokens of
+    a sentencepiece model, which replace the list additional_special_tokens.
     """
     values = folder.config.written_tokens
     if _OLDER in values and not values.get(_EXTRA):
@@ -235,8 +236,8 @@ def added_tokens(
 
 
 def check_settings(config: TokenizerConfig, path: Path, has_file: bool) -> None:
-    """Checks the values of `path` that aren't read elsewhere; one line names the unknown ones. `has_file`: whether a
-    tokenizer.json exists, whose vocabulary is read. Raises UsageError for a value that changes ids."""
+    """Checks the values in `path` that aren't read elsewhere; prints a line that names the unknown keys. `has_file`:
+    whether a tokenizer.json exists, whose vocabulary is read. Raises UsageError for a value that changes ids."""
     values = config.unknown
     for key, defaults in _DEFAULTS.items():
         if has_file and key not in (_SPLIT, _VERSIONS):

@@ -165,8 +165,8 @@ def _of_class(folder: PublishedFolder, path: Path, name: str, lowercase: bool | 
 
 
 def _check_tokens(named: dict[str, Piece], numbers: dict[str, int], vocabulary: Vocabulary, path: Path) -> None:
-    """Raises UsageError if the vocabulary from `path` has other special pieces than those `named`, or if an added token
-    hasn't the number that a file states."""
+    """Raises UsageError if the vocabulary from `path` has other special pieces than those `named`, or if the number of
+    an added token isn't the one that a file states."""
     for key, special in zip(SPECIAL_NAMES, vocabulary.special, strict=True):
         if (theirs := named[key].content if key in named else special) != special:
             raise UsageError(

@@ -29,9 +29,10 @@ def conll_records(file: InputFile, row_format: RowFormat) -> Iterator[Record]:
 
     By default the columns are called `words`, `column 2`, `column 3`, ..., `tags`. Columns are separated by a tab and
     any spaces, or by spaces if the line has no tab. A blank line or -DOCSTART- ends a sentence. A line that begins with
-    # is a comment if its number of columns differs from that of the other lines. It is one, too, if spaces separate its
-    columns and its tag, in column `row_format.label`, is in no other line. Comments are counted. Raises UsageError if
-    any other line has another number of columns than the first, or if a name occurs twice.
+    # is a comment if its number of columns differs from that of the other lines. In a file whose first line has no tab,
+    it is also a comment if its tag, in column `row_format.label`, is the tag of no word in another line. Comments are
+    counted. Raises UsageError if any other line has another number of columns than the first, or if a name occurs
+    twice.
     """
     path, lines = file.path, file.lines()
     again = partial(decoded_lines, path)

@@ -1,4 +1,4 @@
-"""Describes what the text of a run was taken for, from a brief sample of each source."""
+"""Describes how the text of a run was understood, from a brief sample of each source."""
 
 import math
 from collections import Counter

@@ -44,7 +44,7 @@ _DOC = re.compile(r'<doc id=".*" url=".*" title="(.*)">')
 """The line before each article in the output of WikiExtractor, which repeats the title in the next line."""
 _REPLACED = "lines with undecodable bytes"
 _CHECKED_EVERY = 1000
-"""The share of undecodable lines is checked each time that this many more were read."""
+"""The share of undecodable lines is checked each time that this many more of them were read."""
 
 
 class Pass:
@@ -65,8 +65,8 @@ class Pass:
         """`remedy`: what the error for an undecodable byte tells the user to do.
 
         `language`: the language of the text; it decides which encoding the error for too many undecodable lines
-        suggests. `reads_all`: whether the pass reads a whole source. Only then it judges whether too many lines are
-        undecodable. `mends`: whether halves of surrogate pairs in records are replaced.
+        suggests. `reads_all`: whether the pass reads a whole source. Only then are too many undecodable lines an error.
+        `mends`: whether halves of surrogate pairs in records are replaced.
         """
         self.repairs = Counter() if repairs is None else repairs
         """Kinds of damage that were repaired, with their counts."""
@@ -75,7 +75,7 @@ class Pass:
         self.text_bytes = 0
         """Bytes of the text of records that were read."""
         self.lines = 0
-        """Lines with text that were read. A record is one line, with all lines of its text."""
+        """Lines with text that were read. A record counts as one line, however many lines its text has."""
         self._before = 0, 0
         self.mends = mends
         self._replace, self._remedy, self._language, self._reads_all = replace, remedy, language, reads_all
@@ -105,7 +105,8 @@ class Pass:
             yield self.decode(part, place, number).strip()
 
     def end_record(self) -> None:
-        """Counts what was decoded since the record before as one line, which has undecodable bytes or not."""
+        """Counts all lines decoded since the previous record as one line, and those with undecodable bytes as at most
+        one."""
         (lines, bad), now = self._before, self.repairs[_REPLACED]
         if now > bad:
             self.repairs[_REPLACED] = now = bad + 1

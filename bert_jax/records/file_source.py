@@ -67,8 +67,8 @@ class FileRange(NamedTuple):
         """Where the documents begin and end in `text`, the content from `self.begin` on.
 
         A document belongs to the range in which the separator before it begins. If no separator begins in the range,
-        the range lies within one long document or record. Of a document the range's part is taken
-        (`_within_document`), of a record nothing, since it can't be divided.
+        the range lies within one long document or record. Then the bounds are those of the document's part in the range
+        (`_within_document`), or empty for a record, which can't be divided.
         """
         begin = 0
         if self.begin:

@@ -14,7 +14,8 @@ from bert_jax.system.errors import Setting, UsageError
 from bert_jax.text.identification import UNSURE, blocks, identified, known_languages
 
 NONE, SHORT_DOCUMENT, SYMBOLS, OTHER_LANGUAGE, COPY, ALL_BOILERPLATE, ALL_COPIED = range(7)
-"""No reason, and the reasons to drop a document. Filters find the first three, comparing documents the last three."""
+"""No reason, and the reasons to drop a document. Filters give the first three reasons, the comparison of documents the
+last three."""
 SETTINGS = {
     SHORT_DOCUMENT: "data.min_doc_words",
     SYMBOLS: "data.max_symbol_word_ratio",
@@ -66,7 +67,8 @@ def is_identifiable(language: str) -> bool:
 def is_of_other_language(text: str, language: str) -> bool:
     """Whether a document is in another language than `language`.
 
-    So must be its middle block, and most of several blocks spread over it. Blocks of unsure language don't count.
+    It is if its middle block is in another language, and also most of several blocks spread over it. Blocks of unsure
+    language don't count.
     """
     parts = list(blocks(text.split("\n")))
     middle = identified(parts[len(parts) // 2])

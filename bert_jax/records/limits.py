@@ -27,5 +27,5 @@ The training file of SQuAD 2.0 has 42 MB and a million values."""
 TEXT_CHARACTERS = 1_000_000
 """Characters of the longest text in a task's row: its pieces take about 200 bytes of memory for each character."""
 UNDECODABLE, FEWEST_UNDECODABLE = 0.1, 10
-"""Highest share of a corpus's lines that aren't UTF-8. It applies from FEWEST_UNDECODABLE such lines on. Beyond it the
-text has another encoding, and a model would learn U+FFFD."""
+"""Highest share of a corpus's lines that aren't UTF-8. It applies from FEWEST_UNDECODABLE such lines on. Above it, the
+text probably has another encoding, and a model would learn U+FFFD."""

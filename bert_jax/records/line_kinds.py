@@ -12,8 +12,9 @@ from bert_jax.text.scripts import sets_no_spaces
 _FEWEST_LINES, LONG_LINE = 10, 10_000
 """Fewest lines that are judged; characters above which a line is long. Most paragraphs have less than a tenth of it."""
 _MOST_LONG, _MOST_ALIKE, _MOST_WRAPPED, _LEAST_LETTERS = 0.5, 0.9, 0.35, 0.7
-"""Text is odd with a larger share in long lines, of lines with equally many fields or of lines that go on in the next,
-or with a smaller share of letters. In clean text of 28 languages these shares are 0.02, 0.4, 0.28 and 0.83."""
+"""Text is odd if a larger share of it is in long lines, if a larger share of its lines have equally many fields or go
+on in the next line, or if a smaller share of its characters are letters. In clean text of 28 languages these four
+shares are 0.02, 0.4, 0.28 and 0.83."""
 _MOST_BEGUN, _MOST_MARKED = 0.2, 0.03
 """A text is odd if this share of its lines begins with the same words, or with the same sign of markup."""
 _MARK = re.compile(r"[#@<>=*|%~^\\_{}\[\]+&$/].")
@@ -32,7 +33,8 @@ _WRONGLY_DECODED = (
     rf"[\x80-\x9f]|[\xc2-\xd9][{_SYMBOLS}]|â€|(?:[\xc2-\xdf]{_BYTE}){{3}}|(?:[\xe0-\xef]{_BYTE}{{2}}){{2}}"
 )
 """UTF-8 that was read as Windows-1252 or Latin-1, such as Ã© and â€œ, and Windows-1252 read as Latin-1, such as U+0092.
-Correct text also has a capital before a quote or a dash, and a letter before a space and a quote."""
+Matches with quotes, dashes or spaces must follow one another several times, because correct text also has a capital
+before a quote or a dash, and a letter before a space and a quote."""
 
 
 class LineKind(NamedTuple):

@@ -32,7 +32,7 @@ class RowFormat(NamedTuple):
 
     @property
     def settings(self) -> dict[str, Any]:
-        """The settings of a task that say it."""
+        """The fields that are settings of a task, by name."""
         return {name: value for name, value in self._asdict().items() if name != "named_by_task"}
 
 

@@ -1,4 +1,5 @@
-"""Samples of documents: uniform ones of a stream of unknown length, and in bounded time ones spread over a source."""
+"""Samples of documents: uniform samples of a stream of unknown length, and samples spread over a source, read in
+bounded time."""
 
 import heapq
 import itertools
@@ -16,7 +17,8 @@ from bert_jax.records.source import Source
 from bert_jax.system.progress import stage
 
 _RANGES_BYTES, _SECONDS = 64_000_000, 15.0
-"""Most bytes of text that are read of files whose ranges can be read, and the seconds after which reading ends."""
+"""Most bytes of text that are read from files whose ranges can be read alone, and the seconds after which reading
+ends."""
 SAMPLE_BYTES = 16e6
 """Most bytes of text that are kept to be prepared, of all sources together."""
 Sourced = tuple[int, Document]
@@ -41,7 +43,7 @@ def sample_mixture(
     """A sample of all sources in which each source has its share of the bytes, to within one document.
 
     `shares` returns the share of each source, from the bytes of each; documents come source by source. The sample has
-    as many bytes as the corpus, but at most `limit_bytes`; meanwhile it takes twice that in memory. If a source is
+    as many bytes as the corpus, but at most `limit_bytes`; up to twice that is in memory meanwhile. If a source is
     smaller than its share, its documents are repeated, as in training.
     """
     samples = [_Sample(limit_bytes) for _ in range(sources)]
@@ -165,10 +167,11 @@ def read_sample(
     most_bytes: int | None = None,
     sources: int = 1,
 ) -> SpreadSample:
-    """Reads a sample of `source`, about `most_bytes` of text at most, and calls `on_document` with every document.
+    """Reads a sample of `source` and calls `on_document` with every document that is read.
 
-    `sources`: the number of sources that share the time and the memory. Raises UsageError if the source is damaged or a
-    record lacks the field of the text.
+    `most_bytes`: about the most bytes of text to read; None: the limits of time and of ranges alone apply. `sources`:
+    the number of sources that share these limits and the memory. Raises UsageError if the source is damaged or a record
+    lacks the field of the text.
     """
     part = source.sampled(most_bytes or _RANGES_BYTES // sources)
     sample = _read(source, part, on_document, most_bytes, sources)

@@ -43,7 +43,7 @@ _FOLDERS = ("", "*/", "*/*/")
 
 
 class TfdsSource(Source):
-    """The records of one split of a prepared dataset in TFDS' data directory. It has at least one."""
+    """The records, at least one, of a split of a prepared dataset in TFDS' data directory."""
 
     unit = "records"
 
