@@ -78,7 +78,7 @@ configs = _Configs()
 
 
 def __getattr__(name: str) -> object:
-    """The public names, by the modules that define them."""
+    """Imports a public name from the module that defines it. Raises AttributeError for any other name."""
     if name not in _MODULES:
         raise AttributeError(f"module 'bert_jax' has no attribute {name!r}")
     from bert_jax.system import interruption
@@ -96,5 +96,5 @@ def __getattr__(name: str) -> object:
 
 
 def __dir__() -> list[str]:
-    """With the public names, so that help(bert_jax) shows them."""
+    """The module's names together with the public names, so that help(bert_jax) shows them."""
     return [*globals(), *_MODULES]

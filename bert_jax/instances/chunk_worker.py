@@ -58,7 +58,7 @@ def prepare_unless_finished(
     """Prepares a chunk for the targets that have no intact files of it from an earlier attempt.
 
     Returns for each target the finished chunk, and a description of the damage if a finished chunk couldn't be used.
-    `ends_held_out`: the sources of which the end of each document is held out, rather than whole documents.
+    `ends_held_out`: indices of the sources for which the end of each document is held out instead of whole documents.
     """
     ends = chunk.source in ends_held_out
     if ends:
@@ -196,7 +196,7 @@ def _cut(
 def encode_text(documents: Iterable[Sequence[str]], recipe: Recipe, source: int) -> tuple[Sentences, Marks]:
     """The sentences of documents from `source` as piece ids, with their units.
 
-    They don't depend on the sequence length.
+    The result doesn't depend on the sequence length.
     """
     marker = _marker(recipe.tokenizer_directory, recipe.data)
     with_spans: dict[int, SpannedSentence] = {}

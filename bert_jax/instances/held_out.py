@@ -96,7 +96,8 @@ def paragraph_hashes(documents: Iterable[Iterable[str]]) -> UInt64[np.ndarray, "
 
 
 def separate_held_out(chunks: Sequence[FinishedChunk], sources: int, least: int) -> tuple[list[list[Document]], int]:
-    """The held-out documents of each source that share no long paragraph with training; how many others were dropped.
+    """The held-out documents of each source that share no long paragraph with training; and how many were dropped
+    because they share one.
 
     A source with fewer than `least` documents left keeps none. Only one chunk's hashes of paragraphs are in memory.
     """

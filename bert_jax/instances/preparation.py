@@ -215,7 +215,8 @@ def _check_enough(source: str, documents: int, recipe: Recipe) -> None:
 def _prepared_by_chunks(
     corpus: Mixture, targets: Sequence[PendingSet], settings: PreparationConfig, ends_held_out: Collection[int] = ()
 ) -> Iterator[list[FinishedChunk]]:
-    """Yields each finished chunk in order, one per target. Chunks that aren't finished are prepared first."""
+    """Yields a list for each chunk, in order, with one finished chunk per target. Chunks that aren't finished are
+    prepared first."""
     work = functools.partial(prepare_unless_finished, targets=targets, ends_held_out=ends_held_out)
     lengths = " and ".join(dict.fromkeys(str(target.recipe.length) for target in targets))
     with stage(f"Preparing sequences of {lengths}", corpus.total, corpus.unit) as bar:

@@ -95,7 +95,8 @@ class PreparedData(Sealed):
     fingerprint: _Hash
     """Hash of everything that determines the records, except the text."""
     corpus: _Hash
-    """Content hash of the corpus. Records of earlier versions have a hash of another kind, which equals none."""
+    """Content hash of the corpus. Records of earlier versions have a hash of another kind, which equals no content
+    hash."""
     text: _Hash
     """Hash of the whole text."""
     train: Statistics

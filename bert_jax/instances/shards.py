@@ -69,7 +69,8 @@ class ShardReader:
     """Reads the records of one shard by number. It isn't thread-safe, since the reader has a position."""
 
     def __init__(self, path: Path, records: int):
-        """Opens the shard. Raises ValueError if it is damaged or compressed, or hasn't exactly `records` records."""
+        """Opens the shard. Raises ValueError if it is damaged or compressed, or if its number of records isn't
+        `records`."""
         self._reader = ArrayRecordReader(os.fspath(path), _READER_OPTIONS, file_reader_buffer_size=_READER_BUFFER_BYTES)
         if self._reader.num_records() != records:
             raise ValueError(f"{path.name} holds {self._reader.num_records()} records instead of {records}")

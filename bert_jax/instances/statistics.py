@@ -8,7 +8,7 @@ from pydantic import ConfigDict, Field
 
 Tally = Annotated[int, Field(ge=0, lt=1 << 53, strict=True)]
 MOST_RANDOM = 0.6
-"""Share of random second segments, of which half are meant to be random, above which documents are too short."""
+"""Share of random second segments above which documents are too short. A share of one half is intended."""
 MANY_RANDOM = "{:.0%} of the second segments are random: documents are too short for pairs"
 
 

@@ -1,4 +1,4 @@
-"""A treebank whose words have parts of speech: its sentences, and its rows beside those of a prepared text."""
+"""Reads a treebank whose words have parts of speech, and gives its rows together with those of a prepared text."""
 
 from collections import Counter
 from collections.abc import Iterable, Sequence

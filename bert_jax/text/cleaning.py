@@ -44,8 +44,8 @@ class Cleaning(NamedTuple):
     lowercase: bool = True
     strip_accents: Accents = True
     form: UnicodeForm | None = None
-    """Unicode's normal form of the cleaned text. None: the cleaning of the original BERT. It decomposes characters if
-    it strips accents, otherwise leaves them as they are, and drops joiners."""
+    """Unicode's normal form of the cleaned text. None: the cleaning of the original BERT, which drops joiners,
+    decomposes characters if it strips accents, and otherwise leaves them as they are."""
     divides_words: bool = False
     """Whether U+200B divides words, and whether a WordPiece cuts long words, as in vocabularies that are trained here.
     The original deletes U+200B and turns a long word into [UNK]."""
@@ -67,7 +67,7 @@ class Cleaning(NamedTuple):
     ) -> "Cleaning":
         """The cleaning for a vocabulary that is trained here.
 
-        `lowercase` strips the accents of cased scripts by default.
+        By default, `lowercase` also strips the accents of scripts with case.
         """
         default: Accents = "cased" if lowercase else False
         return cls(lowercase, default if strip_accents is None else strip_accents, form or "NFC", divides_words=True)
@@ -91,7 +91,7 @@ class Cleaning(NamedTuple):
     def composing(self) -> list[normalizers.Normalizer]:
         """The steps that strip accents and compose the rest.
 
-        They replace the Turkish I and İ first, whose dot is an accent.
+        With `turkish` they first replace I and İ, whose dot would be stripped as an accent.
         """
         cased = [normalizers.Replace(*pair) for pair in _TURKISH_CAPITALS.items()] if self.turkish else []
         if not self.strip_accents:

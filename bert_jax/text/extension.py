@@ -26,7 +26,7 @@ def extend(tokenizer: Tokenizer, words: Iterable[str], markers: Iterable[str] = 
 
     Words are cleaned as the tokenizer cleans text. A word that it always splits is left out and counted. A marker, such
     as [E11], is matched exactly, before the text is cleaned and split. With markers the result is a tokenizer.json,
-    whatever the kind. Raises UsageError if the tokenizer can't be one.
+    whatever the kind of `tokenizer`. Raises UsageError if `tokenizer` can't be expressed as a tokenizer.json.
     """
     new: dict[str, None] = {}
     known = split = 0
@@ -47,7 +47,7 @@ def extend(tokenizer: Tokenizer, words: Iterable[str], markers: Iterable[str] = 
 
 
 def check_extension(old: Tokenizer, new: Tokenizer) -> None:
-    """Raises UsageError if the pieces of `new` aren't those of `old` and then further ones."""
+    """Raises UsageError if the pieces of `new` don't begin with those of `old`."""
     first, pieces = old.vocabulary.pieces, new.vocabulary.pieces
     if pieces[: len(first)] != first:
         differing = next((at for at, piece in enumerate(first) if pieces[at : at + 1] != (piece,)))

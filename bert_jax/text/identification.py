@@ -46,7 +46,8 @@ Dialects that the model confuses with their standard language are left out, such
 because the model identifies Tibetan as dz and Sorani as sdh."""
 _OTHERS = {"arz", "ary", "wuu", "yue", "uzs", "hbo", "grc", "gcf", "gcr", "dz", "sdh", "zxx"}
 _NOT_LATIN = _OTHERS.union(*_OF_SCRIPT.values()) - {"sr"}
-"""Labels that aren't candidates for Latin script. The model identifies formulas as two of them, which are creoles."""
+"""Labels that aren't candidates for Latin script. They include the creoles gcf and gcr, for which the model takes
+formulas."""
 _FOREIGN = re.compile("[ײױװ]|יי|וו|א[\u05b7\u05b8]|[ኣቐ-ቝኸ-ዅ]|[ӑӗӳăĕçæӕ]|[ڕڵێٻڀٿڄڃڌڏڊڍڦڪڳڱڻ]", re.IGNORECASE)
 _LEAST_FOREIGN = 0.035
 """Letters of Yiddish, Tigrinya, Chuvash, Ossetic, Sorani and Sindhi, and their least share in a text of such a

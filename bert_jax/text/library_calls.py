@@ -41,7 +41,7 @@ def library_method(method: _Method) -> _Method:
         try:
             with _without_report() if self.patterns and sys.stderr else contextlib.nullcontext():
                 return method(self, text)
-        except (TypeError, AttributeError, UnicodeEncodeError, RuntimeError):  # by library and method
+        except (TypeError, AttributeError, UnicodeEncodeError, RuntimeError):  # which one depends on library and method
             texts = [text] if isinstance(text, str) or not hasattr(text, "__iter__") else list(text)
             for item in texts:
                 if not isinstance(item, str):

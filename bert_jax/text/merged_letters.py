@@ -38,7 +38,8 @@ def merged_letters(texts: Iterable[str], clean: Callable[[str], str], most: floa
 
 
 def _letters(text: str) -> str:
-    """The letters and marks of `text` without case, the same for composed, decomposed and compatible ones."""
+    """The letters and marks of `text` without case. Composed, decomposed and compatibility forms give the same
+    result."""
     decomposed = unicodedata.normalize("NFKD", text.casefold())
     kept = (char for char in decomposed if unicodedata.category(char)[0] in "LM" and not "\ufe00" <= char <= "\ufe0f")
     return unicodedata.normalize("NFC", "".join(kept))

@@ -107,7 +107,8 @@ class Tokenizer:
 
     @property
     def impossible_remark(self) -> str | None:
-        """A remark on pieces that no cleaned text has; None if they are few, or if the kind doesn't look for them."""
+        """A remark on pieces that no cleaned text has; None if they are few, or if this kind of tokenizer isn't checked
+        for them."""
         return None
 
     @property
@@ -148,7 +149,7 @@ class Tokenizer:
     def encode_spans(self, text: str) -> list[PieceSpan]:
         """The pieces of `text` with their positions in it.
 
-        Pieces that share a character all cover its position. A mark of a word's begin that is a piece by itself has an
+        Pieces that share a character all cover its position. A piece that is only the mark of a word's beginning has an
         empty span.
         """
         spans = []
@@ -201,7 +202,7 @@ class Tokenizer:
     def text_bytes(self, number: int) -> bytes:
         """The UTF-8 bytes that piece `number` adds to a text, with a space where it begins a word; none if special.
 
-        They may be a part of a character.
+        The bytes may be only a part of a character.
         """
         piece = self.vocabulary.pieces[number]
         if number in self.vocabulary.special_ids:
@@ -240,8 +241,8 @@ class Tokenizer:
     def spelled(self, number: int) -> str:
         """Piece `number` for people to read.
 
-        It is written as in the vocabulary. If that writes bytes, they are decoded, and a space at the beginning becomes
-        BOUNDARY.
+        It is spelled as in the vocabulary, except in a byte-level BPE: there its bytes are decoded, and a space at the
+        beginning becomes BOUNDARY.
         """
         if self.kind != "byte_bpe" or number in self.added:
             return self.vocabulary.pieces[number]
@@ -329,7 +330,7 @@ class Tokenizer:
         return self if vocabulary.class_token == place else self._with_frame(place, 1)
 
     def with_separators(self, count: int) -> "Tokenizer":
-        """Returns this tokenizer with so many separators between the texts of a pair. With two, as in RoBERTa, both
+        """Returns this tokenizer with `count` separators between the texts of a pair. With two, as in RoBERTa, both
         texts are in segment 0; only a tokenizer.json can say that.
 
         Raises UsageError for special tokens around texts that are neither BERT's, RoBERTa's nor XLNet's.

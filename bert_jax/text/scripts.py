@@ -15,7 +15,7 @@ _WITHOUT_SPACES = frozenset("CJK HIRAGANA KATAKANA HALFWIDTH BOPOMOFO YI THAI LA
 
 
 def is_punctuation(character: str) -> bool:
-    """Whether BERT treats it as punctuation: category P, and all ASCII symbols, such as $ and +."""
+    """Whether BERT treats `character` as punctuation: category P, and all ASCII symbols, such as $ and +."""
     return character in string.punctuation or unicodedata.category(character).startswith("P")
 
 

@@ -46,7 +46,8 @@ def open_segmenter(name: str) -> Segmenter:
     Python path or the current folder.
 
     The segmenter checks its results: it raises UsageError, with the text, if the function fails or gives invalid
-    positions. Raises UsageError if the segmenter can't be imported, or if only a run's files give its name.
+    positions. Raises UsageError if the segmenter can't be imported, or if `name` comes from a run's files alone, whose
+    code is never run.
     """
     if isinstance(name, RecordedCode):
         raise UsageError(name.refusal)

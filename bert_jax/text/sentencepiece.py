@@ -165,7 +165,8 @@ class SentencePieceTokenizer(Tokenizer):
             # After a space other than " ", a mark would be cleaned away together with the space.
             charsmap = [normalizers.NFC(), normalizers.Replace(Regex(_SPACES), " "), *charsmap]
         prefix = spec.add_dummy_prefix
-        # A space at the text's beginning is the first word's boundary. Within the text, so is a space after a mask.
+        # A space at the text's beginning is the first word's boundary. A space after a mask is the next word's
+        # boundary.
         spaces = [normalizers.Replace(Regex(" {2,}"), " "), normalizers.Strip(left=not prefix)]
         tokenizer.normalizer = normalizers.Sequence([normalizers.Replace("\0", "\1"), *charsmap, *spaces])
         scheme = "first" if prefix else "never"  # "always" would also begin a word after each mask

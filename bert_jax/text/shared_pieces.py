@@ -18,9 +18,10 @@ def shared_pieces(old: Tokenizer, new: Tokenizer) -> Int[np.ndarray, " V"]:
 
     Special pieces correspond by their roles. Other pieces are compared by the bytes that they add to a text and by
     whether they begin a word (`Tokenizer.starts_word`), which each kind of vocabulary writes in its own way: ##,
-    U+2581, or the space of a byte-level BPE. If no piece of `old` is equal, the one for the text as `old` cleans it is
-    taken (a cased piece then has the vector of the lower-cased one), and otherwise the first one that `new` cleans to
-    this text. Between vocabularies of one kind, pieces that are written alike correspond first.
+    U+2581, or the space of a byte-level BPE. If no piece of `old` is equal, the piece of `old` for the text as `old`
+    cleans it is taken, so that a cased piece corresponds to the lower-cased one. If there is none either, the first
+    piece of `old` is taken that becomes this text when `new` cleans it. Between vocabularies of one kind, a piece of
+    `old` with the same spelling takes precedence over all of these.
     """
     equal: dict[_Spelling, int] = {}
     cleaned: dict[_Spelling, int] = {}

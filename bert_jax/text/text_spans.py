@@ -108,7 +108,7 @@ def plain(text: str) -> str:
 
 
 def split_marked(text: str, split: Callable[[str], list[str]]) -> list[str]:
-    """The parts that `split` gives of a text without its marks, in order. Each part has the marks that belong to it."""
+    """Splits a text without its marks by `split`. Returns the parts in order, each with the marks that belong to it."""
     if not _ANY.search(text):
         return split(text)
     whole, marks = _taken_out(text)

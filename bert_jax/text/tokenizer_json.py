@@ -41,7 +41,8 @@ _KEYS = ("version", "truncation", "padding", "added_tokens", *_PARTS)
 _SCORE_STEP = 0.1
 """Log-probability of a new piece of a unigram model, minus that of the pieces that it replaces."""
 _UNKNOWN_PENALTY = 10.0
-"""Log-probability of a unigram model's least probable piece, minus that of an unknown character: the library's."""
+"""Log-probability of a unigram model's least probable piece, minus that of an unknown character, in Hugging Face's
+library."""
 _OLD_KEYS = {"str_rep", "add_prefix_space"}
 """Keys of a Metaspace that the library reads but no longer writes."""
 
@@ -55,7 +56,8 @@ def read_json(path: Place, content: Content = content_of) -> JsonObject:
 
 
 def pipeline_of_merges(numbers: JsonObject, path: Path) -> JsonObject:
-    """RoBERTa's tokenizer.json with the pieces of the vocab.json at `path`, `numbers`, and the merges.txt beside it.
+    """A tokenizer.json like RoBERTa's, with the pieces in `numbers`, the contents of the vocab.json at `path`, and the
+    merges in the merges.txt beside it.
 
     Raises UsageError if either file is damaged or they contradict each other.
     """
@@ -168,7 +170,8 @@ def patterns_of(part: object) -> list[str]:
 
 
 def check_keys(file: JsonObject, tokenizer: Tokenizer, name: str) -> None:
-    """Raises UsageError for keys of `file` that `tokenizer` doesn't know, and for wrong numbers.
+    """Raises UsageError for keys of `file` that `tokenizer` doesn't know, and for added tokens that have another number
+    in it.
 
     `tokenizer` is built from `file`.
     """
@@ -209,11 +212,12 @@ def with_unigram_pieces(
     vocab: Sequence[tuple[str, float]], tokens: Sequence[str], pieces: Sequence[str]
 ) -> list[tuple[str, float]]:
     """The `vocab` of a unigram model, each piece with its log-probability, followed by `tokens` and `pieces`. `tokens`
-    are found in a text before the model sees it. Each of `pieces` gets a score with which it encodes its text alone.
+    are found in a text before the model sees it. Each of `pieces` gets a score so high that its text is encoded as this
+    piece alone.
 
     The score is that of the best split into other pieces, plus `_SCORE_STEP`. It isn't below the lowest score in
-    `vocab`, since the library derives that of unknown characters from the lowest. So a text in which none of `pieces`
-    occurs is encoded as before.
+    `vocab`, since the library derives the score of unknown characters from the lowest score. So a text in which none of
+    `pieces` occurs is encoded as before.
     """
     scores = dict(vocab)
     lowest = min(scores.values())
@@ -233,7 +237,8 @@ def ordinary(file: JsonObject, name: str, special: Sequence[str], finds_special:
     """The library's pipeline for `file`, in which the `special` pieces in a text are ordinary characters or, with
     `finds_special`, are found.
 
-    All other added tokens are recognized. In this pipeline the library's flag `special` marks tokens that are not.
+    All other added tokens are recognized. In this pipeline the library's flag `special` marks the tokens that aren't
+    recognized.
     """
     hidden = () if finds_special else special
     added = [token | {"special": token["content"] in hidden} for token in file.get("added_tokens") or []]

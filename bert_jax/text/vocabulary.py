@@ -88,8 +88,8 @@ class Frame(NamedTuple):
 
     @classmethod
     def of_separators(cls, cls_id: int, sep_id: int, separators: int = 1, class_token: ClassToken = "first") -> "Frame":
-        """The frame [CLS] text [SEP] or, with [CLS] last, text [SEP] [CLS]. A pair has `separators` [SEP] after its
-        first text, which belong to that.
+        """The frame [CLS] text [SEP] or, with [CLS] last, text [SEP] [CLS]. A pair has `separators` times [SEP] after
+        its first text, and these belong to the first text.
 
         There is one separator in BERT and XLNet and two in RoBERTa, which has no segments.
         """
@@ -165,7 +165,7 @@ class Vocabulary:
     def separators(self) -> int:
         """The number of separators between two texts: one in BERT, two in RoBERTa.
 
-        Raises UsageError for a frame of another kind than theirs, [CLS] text [SEP] or text [SEP] [CLS].
+        Raises UsageError for a frame that is neither [CLS] text [SEP] nor text [SEP] [CLS].
         """
         count = self.frame.separators(self.cls_id, self.sep_id)
         if count is None:
@@ -205,8 +205,8 @@ class Vocabulary:
     ) -> "Vocabulary":
         """Reads a vocab.txt with these `special` pieces by `content`; None: by `content_of`.
 
-        It is UTF-8 and split at line feeds only, since published vocabularies have pieces like U+2028. Such a piece
-        alone is kept, since no text gives it; at the end of another piece blanks are cut.
+        The file is UTF-8 and split at line feeds only, since published vocabularies have pieces like U+2028. A piece of
+        such blanks alone is kept, although no text gives it; other pieces lose the blanks at their ends.
         """
         lines = read_lines(path, "vocabulary", "a vocab.txt", content or content_of)
         cut = [line.rstrip(BLANKS_AT_ENDS) for line in lines]
@@ -222,8 +222,8 @@ def special_names(pieces: Container[str], marked: Mapping[str, bool] | None = No
     """The names of the five special pieces among `pieces`, in the order of SPECIAL_PIECES; BERT's for missing ones.
 
     Models of fairseq, and so RoBERTa and XLM-R, have other names than BERT. ALBERT has some names of each, and MPNet's
-    vocabulary has both. `marked`: the pieces that a file marks as special, and whether they are the model's own. One of
-    these takes the place of a piece that isn't marked.
+    vocabulary has both. `marked`: the pieces that a file marks as special, and whether each is the model's own. If the
+    usual name isn't marked, a marked piece of the model's own takes its place.
     """
     names, marked = list[str](), marked or {}
     for choices in _NAMES:

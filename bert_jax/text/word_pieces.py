@@ -1,4 +1,4 @@
-"""Words that are given one by one: as one text, and the first piece of each."""
+"""Joins words that are given one by one into a text, and finds the first piece of each word."""
 
 from collections.abc import Sequence
 

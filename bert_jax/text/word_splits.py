@@ -42,7 +42,7 @@ class ProposedWord(Figures):
     @computed_field  # type: ignore[prop-decorator]
     @property
     def saved(self) -> int:
-        """Number of pieces that the text has less if the word is a piece."""
+        """Number of pieces that the text saves if the word is a piece."""
         return self.occurrences * (self.pieces - 1)
 
 
@@ -66,8 +66,9 @@ def word_splits(tokenizer: Tokenizer, words: Counter[str]) -> WordSplits:
 def words_that_save(tokenizer: Tokenizer, words: Counter[str], most: int) -> list[ProposedWord]:
     """At most `most` words that `tokenizer` splits, those first that save the most pieces if they are added.
 
-    `words` were split at blanks and counted. They are counted here without punctuation and as the tokenizer cleans
-    them, where an added piece is used: a WordPiece's after punctuation, too, others only after a blank.
+    `words` were split at blanks and counted. Here they are split at punctuation, cleaned by the tokenizer, and counted
+    again. Only occurrences that would use an added piece count: in a WordPiece also after punctuation, in other kinds
+    only after a blank.
     """
     counts, spelled = Counter[str](), dict[str, str]()
     for word, count in words.items():

@@ -175,7 +175,7 @@ def _may_have_capitals(piece: str) -> bool:
 def wordpiece_pipeline(
     ids: dict[str, int], cleaning: Cleaning, longest_word: int = MAX_WORD_CHARACTERS, cuts: bool = False
 ) -> Pipeline:
-    """The steps of BERT's tokenizer. It `cuts` long words, or makes them unknown."""
+    """The steps of BERT's tokenizer. With `cuts` long words are cut; otherwise they are unknown."""
     pipeline = Pipeline(models.WordPiece(ids, unk_token=UNKNOWN, max_input_chars_per_word=longest_word))
     pipeline.normalizer = cleaning.normalizer()
     words, stretches = pre_tokenizers.BertPreTokenizer(), pre_tokenizers.Split(_STRETCH, "isolated")
