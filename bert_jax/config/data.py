@@ -15,8 +15,8 @@ from bert_jax.system.errors import Setting
 SMALLEST_SHARE = 0.0001
 """Smallest share of the training sequences that a source may have."""
 _TOKENS_A_SEQUENCE = 32
-"""Tokens of a packed row per sequence that it may hold. With fewer tokens, rows hold more sequences and need more
-prediction slots; with more, there is more padding."""
+"""The tokens of a packed row, divided by this number, are the most sequences that it may hold. With a smaller number,
+rows hold more sequences and need more prediction slots; with a larger one, there is more padding."""
 
 CURATION = ("deduplicate", "drop_boilerplate", "min_doc_words", "max_symbol_word_ratio", "language_filter")
 """Settings by which documents and lines are dropped."""
@@ -74,24 +74,24 @@ class DataConfig(Settings):
         ]
         | None
     ) = None
-    """Finds the words that masking may take together: jieba, for Chinese (extra zh), sudachi, for Japanese (extra ja),
-    or module:function, which gives the word boundaries of a text as offsets in characters. None: the tokenizer's marks
-    of words; in scripts without spaces each piece is then a word. A module is imported only if the command line or a
-    Python config names it. If CONFIG is a run, give the flag again."""
+    """What finds the words that masking may take together: jieba, for Chinese (extra zh); sudachi, for Japanese (extra
+    ja); or module:function, a function that returns the word boundaries of a text as offsets in characters. None: the
+    tokenizer's marks of words; in scripts without spaces each piece is then a word. A module is imported only if the
+    command line or a Python config names it. If CONFIG is a run, give the flag again."""
     phrases: str | None = None
     """File of phrases, one a line. Masking by phrase takes all tokens of such a phrase together."""
     entities: str | None = None
     """File of names of entities, one a line. Masking by entity takes all tokens of such a name together."""
     spans: str | None = None
     """Field of JSON lines, beside that of the text, with the places of phrases and entities in it: a list of [begin,
-    end, kind]: offsets in characters (code points), and phrase or entity. Where an entry of `phrases` or `entities`
-    overlaps such a place, the place counts."""
+    end, kind]: offsets in characters (code points), and phrase or entity. An occurrence of an entry of `phrases` or
+    `entities` that overlaps such a place is ignored."""
     undecodable: Literal["replace", "refuse"] = "replace"
     """Bytes that are not UTF-8: replace them by U+FFFD and count them, or refuse them with file and line."""
     deduplicate: Literal["exact", "near"] | None = None
     """Drops copies of documents: equal ones, or also those that share about half or more of their sequences of five
-    words (near; extra deduplicate). If several documents have the same paragraph of 64 characters or more, it stays in
-    the first of them only. data/curation/dropped.jsonl of the run lists the documents."""
+    words (near; extra deduplicate). If several documents have the same paragraph of 64 characters or more, only the
+    first of them keeps it. data/curation/dropped.jsonl of the run lists the dropped documents."""
     drop_boilerplate: bool = False
     """Drop lines that are in more than 1,000 documents, or in at least 10 that are more than 1% of all."""
     min_doc_words: Annotated[int, Field(ge=0)] = 0
@@ -113,9 +113,10 @@ class DataConfig(Settings):
     """Whether a sequence of whole sentences (objective.pair none) goes on in the next document after a [SEP], as in
     RoBERTa. Otherwise it ends with its document and attends to no other; data.packed then fills the rows."""
     whole_sentences: bool = True
-    """Whether a sequence without pairs (objective.pair none) ends with a sentence, as in RoBERTa; about a fifth of 64
-    tokens is padding then. Otherwise it is cut when it is full, and the next sequence goes on there, in held-out text,
-    too. Padding is then left only by short sequences and, with across_documents=False, by the ends of documents."""
+    """Whether a sequence without pairs (objective.pair none) ends with a sentence, as in RoBERTa; about a fifth of a
+    row of 64 tokens is then padding. Otherwise a sequence is cut when it is full, and the next one continues from
+    there; this holds for held-out text too. Padding is then left only by short sequences and, with
+    across_documents=False, by the ends of documents."""
     packed: bool = False
     """Whether a training row holds several sequences if they fit, so that hardly any padding is left. Each sequence has
     its own [CLS], positions and attention. A batch then has as many rows as before and more sequences."""
@@ -204,7 +205,7 @@ MIN_BYTE_BPE_SIZE = 5 + 256
 
 
 InitialRows = Literal["pursuit", "mixture", "mean", "random"]
-"""How the rows of pieces begin that a trained model lacks."""
+"""How the rows of pieces that a trained model lacks are initialised."""
 
 
 class VocabularyConfig(Settings):
@@ -222,7 +223,7 @@ class VocabularyConfig(Settings):
     """Pieces of a trained vocabulary, the five special ones included. Refused with `file`."""
     lowercase: bool = True
     """Lower-case the text before it is split; by Turkish rules if a vocabulary is trained on Turkish or Azeri alone. A
-    WordPiece of text with hardly any capitals is lower-cased in either case."""
+    WordPiece vocabulary trained on text with hardly any capitals is lower-cased even if this is False."""
     strip_accents: Accents | None = None
     """Drop accents: all marks (true), as in BERT (NFD, then category Mn), or those of scripts that have case (cased:
     Latin, Greek, Cyrillic), since in others marks spell vowels and consonants, as in Hindi and Japanese. None: with
@@ -238,19 +239,20 @@ class VocabularyConfig(Settings):
     """Maximum text, in megabytes, that a vocabulary is trained on: a uniform sample of the documents, held in memory;
     with `data.weights`, each source gets its share."""
     exchange: bool = False
-    """With `init`: put this vocabulary, trained or of `file`, in the place of the model's. Pieces that both have, also
-    if they are of different kinds, keep their rows of the word table and of the output. Without it the model's
-    vocabulary is used, which `file` may extend. A command that sets `size` or `kind` beside `init` turns it on."""
+    """With `init`: replace the model's vocabulary by this one, trained or read from `file`. Pieces that are in both
+    vocabularies, even if these are of different kinds, keep their rows of the word table and of the output. Without it
+    the model's vocabulary is used, which `file` may extend. A command that sets `size` or `kind` beside `init` turns it
+    on."""
     initial_rows: InitialRows = "pursuit"
-    """How the rows of the other pieces of an exchanged or extended vocabulary begin.
+    """Initial rows of the pieces that the model lacks, if its vocabulary is exchanged or extended.
 
-    - pursuit: as a combination of the rows of 16 shared pieces, whose static vectors, trained on the text, approximate
-      that of the piece (orthogonal matching pursuit, Goddard and Fernandes Neto 2025).
-    - mixture: as a sparse mean of the rows of shared pieces by the similarity of static vectors (FOCUS, Dobler and de
-      Melo 2023).
-    - mean: as the mean of the rows of the model's pieces that spell the piece. Pieces that don't occur in the text, and
-      those of an extended vocabulary, begin so in any case.
-    - random: with the mean and the variance of the model's rows."""
+    - pursuit: a weighted sum of the rows of 16 shared pieces, with the weights by which their static vectors, trained
+      on the text, best approximate that of the piece (orthogonal matching pursuit, Goddard and Fernandes Neto 2025).
+    - mixture: a sparse mean of the rows of shared pieces, weighted by the similarity of their static vectors to the
+      piece's (FOCUS, Dobler and de Melo 2023).
+    - mean: the mean of the rows of the model's pieces that spell the piece. Pieces that don't occur in the text, and
+      those of an extended vocabulary, always get this mean.
+    - random: drawn with the mean and the variance of the model's rows."""
 
     def _conflicts(self) -> Iterator[str]:
         if self.kind in ("unigram", "bpe") and self.character_coverage < 0.98:

@@ -37,8 +37,8 @@ class DistillationConfig(Settings):
     temperature: Positive = 2.0
     """With kind=predictions: both models' logits are divided by it, and the loss is multiplied by its square."""
     relation_heads: Annotated[int, Field(gt=0)] = 16
-    """With kind=relations: heads into which the queries, keys and values of both models are divided anew. It divides
-    both widths."""
+    """With kind=relations: heads into which the queries, keys and values of both models are divided anew. The number
+    must divide both widths."""
     layer: Annotated[int, Field(ge=0)] | None = None
     """With kind=relations: the teacher's layer, numbered from 0, whose relations the student's last layer learns. Of a
     large teacher an upper middle layer is best (20 of 24 in the paper). None: the last."""

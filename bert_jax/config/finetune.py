@@ -27,7 +27,8 @@ class TransferConfig(Settings):
 
 
 class TaskRunConfig(TransferConfig, TrainingConfig):
-    """The settings of a fine-tuning run, as in its config.json. Its model and rows are known."""
+    """The settings of a fine-tuning run, as in its config.json: those of a FinetuneConfig, with the model's settings
+    and a hash of the rows."""
 
     IDENTITY: ClassVar[tuple[str, ...]] = (*TrainingConfig.IDENTITY, *TransferConfig.model_fields, "task", "rows_hash")
 
@@ -45,7 +46,8 @@ class TaskRunConfig(TransferConfig, TrainingConfig):
 
     @property
     def batch_sizes(self) -> dict[str, int]:
-        """The settings, by name, that accumulation must divide. The rows of a step are filled up to a multiple."""
+        """The settings, by name, that accumulation must divide. (phases.0.batch_size, the rows of a step, is rounded up
+        to a multiple.)"""
         return {"task.batch_size": self.task.batch_size}
 
     @property
@@ -103,7 +105,7 @@ class FinetuneConfig(TransferConfig, OperationConfig):
     seed: Seed = 0
     """Seed of everything random: the head's initial parameters, order, dropout."""
     evaluations: Annotated[float, Field(gt=0.0)] = 1.0
-    """Evaluations of the dev rows, each with a checkpoint, in an epoch; below 1: one in several epochs."""
+    """Evaluations of the dev rows per epoch, each with a checkpoint; 0.5 evaluates after every second epoch."""
 
     @property
     def batch_sizes(self) -> dict[str, int]:

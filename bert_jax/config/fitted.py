@@ -8,20 +8,21 @@ from bert_jax.config.run import RunConfig
 
 
 class FittedConfig(RunConfig):
-    """Settings of which `pretraining/fitting.py` makes those of a run."""
+    """Settings from which `pretraining/fitting.py` derives those of a run."""
 
     minutes: Annotated[float, Field(gt=0.0)] | None = None
     """Minutes that the training may take on this machine, without those for reading and preparing the text: a step is
-    measured, and batch and steps are fitted to it, in the proportion of the phases' steps. None: without a limit."""
+    timed, and the batch size and the number of steps are chosen to fill the minutes. Phases keep their shares of the
+    steps. None: no limit."""
 
 
 class AdaptConfig(FittedConfig):
     """Settings with which a published model is adapted to a text. The run has the model's own settings, and its
     vocabulary or the one that replaces it.
 
-    The settings of `model` that are given, in the file or as flags, replace those of the model, such as its dropout,
-    and so does the type of the matrix products. A size or kind of `vocabulary` that is given, or a file with other
-    pieces, puts another vocabulary in the place of the model's.
+    Settings of `model` that the config file or a flag gives, such as dropout, replace those of the published model;
+    model.compute_dtype always does. A size or kind of `vocabulary` that is given, or a file with other pieces, puts
+    another vocabulary in the place of the model's.
     """
 
     FOLLOWS_INIT: ClassVar[bool] = True
@@ -32,5 +33,5 @@ class ScratchConfig(FittedConfig):
     of words, and so do the sizes of the model and of its vocabulary that aren't given."""
 
     passes: Annotated[float, Field(gt=0.0)] | None = None
-    """Number of times that the text is seen; with `minutes`, the most that they are filled with. None: 10 to 100, by
+    """Number of times that the text is seen; with `minutes`, the maximum, even if minutes are left. None: 10 to 100, by
     the number of words; with `minutes`, 100."""

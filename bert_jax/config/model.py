@@ -47,7 +47,7 @@ _OF_RELATIVE_POSITIONS = {
     "discriminator": False,
     "embedding_size": None,
 }
-"""Settings that have one value with positions=relative."""
+"""Settings that must have this value with positions=relative."""
 _OF_PRETRAINING = (
     *("discriminator", "discriminator_head", "mask_decoder"),
     *("generator_divisor", "generator_layers", "shared_embeddings"),
@@ -62,7 +62,7 @@ _OF_LSTM_LAYERS = {
     "block_biases": True,
     "class_token": "first",
 }
-"""Settings that have one value with layer=lstm."""
+"""Settings that must have this value with layer=lstm."""
 
 
 class ModelConfig(Settings):
@@ -105,7 +105,7 @@ class ModelConfig(Settings):
     vector is then the outputs of both stacks side by side, hidden_size / 2 wide each, and feedforward_size is the width
     of a cell. Needed for objective.predict=both."""
     num_layers: Layers = 12
-    """Layers of the encoder (L). With layer=lstm, each of the two stacks has so many."""
+    """Layers of the encoder (L). With layer=lstm, each of the two stacks has this many."""
     hidden_size: Width = 768
     """Width of every token's vector (D)."""
     embedding_size: Width | None = None
@@ -114,14 +114,14 @@ class ModelConfig(Settings):
     num_heads: Width = 12
     """Attention heads of a block (H). The number must divide the width."""
     key_value_heads: Width | None = None
-    """Heads of a block's keys and values, each for several heads of queries (Ainslie et al. 2023). The number must
-    divide num_heads. None: num_heads."""
+    """Heads of a block's keys and values, each shared by several heads of queries (Ainslie et al. 2023). The number
+    must divide num_heads. None: num_heads."""
     shared_layers: bool = False
     """Whether all blocks have the same parameters, as in ALBERT (Lan et al. 2020, section 3.1)."""
     feedforward_size: Width | None = None
     """Width inside a block's feed-forward part (F). None: four times hidden_size."""
     max_positions: Rows = 512
-    """Length of the longest sequence; the number of rows of a learned position table."""
+    """Length of the longest sequence. A learned position table has first_position rows more."""
     positions: Positions = "learned"
     """How the order of tokens reaches the model.
 
@@ -141,8 +141,8 @@ class ModelConfig(Settings):
     """With positions=relative: larger distances count as this one. None: every distance counts as it is. With
     positions=disentangled: the distance at which the last bucket begins."""
     distance_buckets: Annotated[int, Field(ge=2, le=1 << 16)] | None = None
-    """With positions=disentangled: number of buckets of distances in each direction. Distances below half of it have a
-    bucket each; beyond, buckets grow with the distance."""
+    """With positions=disentangled: number of buckets of distances in each direction. Distances below half of this
+    number have a bucket each; larger distances share buckets, which widen with the distance."""
     class_token: ClassToken = "first"
     """Place of [CLS] in a sequence: before the text (BERT's), or after its last [SEP] (XLNet's)."""
     rotary_base: RotaryBase = 10_000.0
@@ -177,8 +177,8 @@ class ModelConfig(Settings):
     """The head that finds replaced tokens: a dense layer and the activation before the product with one vector
     (transform, ELECTRA's); or the product alone (product), which transformers loads as a classifier of tokens."""
     generator_divisor: Annotated[int, Field(gt=0, le=1_000)] | None = None
-    """How many times smaller than the discriminator the generator is, whose predictions replace input tokens.
-    Its hidden_size, num_heads and feedforward_size are divided by this number, but not its number of blocks. 4 in
+    """Factor by which the generator, whose predictions replace input tokens, is smaller than the discriminator. Its
+    hidden_size, num_heads and feedforward_size are divided by this number, but not its number of blocks. 4 in
     ELECTRA-small, 3 in ELECTRA-base, 1 in DeBERTa-v3. None: no generator, as in published files of a discriminator."""
     generator_layers: Layers | None = None
     """Layers of the generator. None: as many as the discriminator has. DeBERTa-v3's generator has half as many."""
@@ -187,8 +187,8 @@ class ModelConfig(Settings):
 
     - all: both read and train the same tables and their LayerNorm (ELECTRA's; Clark et al. 2020, section 3.2).
     - disentangled: the discriminator's word and position tables are the generator's plus a difference that begins at
-      zero. The generator's loss trains the first, the discriminator's loss the difference alone (He et al. 2021, arXiv
-      2111.09543, section 3.2; DeBERTa-v3's). All other tables, and the LayerNorm, are each model's own.
+      zero. The generator's loss trains the generator's tables, the discriminator's loss only the difference (He et al.
+      2021, arXiv 2111.09543, section 3.2; DeBERTa-v3's). All other tables, and the LayerNorm, are each model's own.
     - none: each model has its own embeddings."""
     vocabulary_size: Rows | None = None
     """Pieces in the vocabulary (V). None: the size of the tokenizer's vocabulary."""
@@ -199,8 +199,8 @@ class ModelConfig(Settings):
     """GELU by tanh (the original's code since February 2019), GELU by the error function (its checkpoints of 2018), or
     SiLU, x sigmoid(x)."""
     head_activation: Activation | None = None
-    """Form of GELU before the output of masked-token prediction, if it differs from the blocks' form, as in some
-    published models. None: the blocks' form."""
+    """Activation before the output of masked-token prediction, if it differs from the blocks' activation, as in some
+    published models. None: the blocks' activation."""
     norm: Literal["post", "pre"] = "post"
     """Where a block has its norms: after each residual sum (BERT's), or before attention and feed-forward, and once
     after the last block (Xiong et al. 2020). With pre, the first block has no norm before its attention if a norm
@@ -225,8 +225,8 @@ class ModelConfig(Settings):
     mask_decoder: bool = False
     """Whether tokens are predicted by a mask decoder: the last block runs twice more on vectors that know their
     absolute positions. The queries begin as the input of the last block plus a learned vector of the position; keys and
-    values are the input of the last block (He et al. 2021, section 3.2; DeBERTa's). Of a discriminator, the generator
-    has it. It is computed only where tokens are predicted."""
+    values are the input of the last block (He et al. 2021, section 3.2; DeBERTa's). In a model with a discriminator,
+    only the generator has it. It is computed only where tokens are predicted."""
     tied_words: bool = True
     """Whether tokens are predicted by a product with the word table; otherwise the head has its own table."""
     pooler: Literal["tanh", "gelu", "relu", "transform"] = "tanh"
@@ -241,7 +241,7 @@ class ModelConfig(Settings):
     initializer_range: Annotated[float, Field(gt=0, le=10.0)] = 0.02
     """Standard deviation of the truncated normal that weights start from."""
     layer_norm_epsilon: Annotated[float, Field(ge=1e-30, le=1e-2)] = 1e-12
-    """Added to the variance in LayerNorm."""
+    """Added in norms to the variance or, with norm_kind=rms, to the mean square."""
     compute_dtype: ComputeType = "auto"
     """Type of the matrix products; parameters, softmax, LayerNorm, loss and optimizer are always float32. With auto it
     is bfloat16 on TPUs, on GPUs from compute capability 8.0 on and on CPUs with AVX512-BF16 or AMX, float32

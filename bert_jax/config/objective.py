@@ -19,7 +19,7 @@ _LEAST_TOKENS = 3
 """Tokens of the shortest sequence: [CLS], a piece, [SEP]."""
 Weight = Annotated[float, Field(ge=0.0, le=1e6)]
 TAGGED_EVERY = 8
-"""With objective.tags, every so-many-th row of the training is one of the treebank."""
+"""With objective.tags, one training row in this many is a sentence of the treebank."""
 
 Predicted = Annotated[str, OneOf(PREDICTIONS)]
 UnitKind = Literal["piece", "word", "ngram", "span", "context", "phrase", "entity"]
@@ -41,7 +41,7 @@ _UNIT = re.compile(rf"({'|'.join(UNIT_KINDS)})(:\d{{1,6}}(\.\d{{1,6}})?)?")
 
 
 def _checked(units: tuple[str, ...]) -> tuple[str, ...]:
-    units = tuple(" ".join(units).split())  # also of one text, "word:0.7 phrase:0.3"
+    units = tuple(" ".join(units).split())  # several units may also be one text: "word:0.7 phrase:0.3"
     for unit in units:
         if not _UNIT.fullmatch(unit):
             meant = did_you_mean(unit.partition(":")[0], UNIT_KINDS)
@@ -97,7 +97,7 @@ class ObjectiveConfig(Settings):
 
     All but masked need pair=none; next and both ignore the settings of masking."""
     class_name: str | None = None
-    """Name of the class of a Python program that takes the place of the objective which `predict` names.
+    """Name of a class of a Python program; it replaces the objective that `predict` names.
     `bert_jax.pretrain(..., objective=...)` sets it, and a command can't train with it. None: no such class."""
     generator_weight: Weight = 1.0
     """With predict=replaced: weight in the loss of the generator's masked tokens."""
@@ -107,8 +107,8 @@ class ObjectiveConfig(Settings):
     """File of a treebank whose words have universal parts of speech (UPOS), as a second question of the training
     (MicroBERT, Gessler and Zeldes 2022): CoNLL-U (.conllu), or columns with the word first and the tag last (.conll);
     plain, .gz or .zst. Every eighth row is one of its sentences, with no token masked; a linear layer predicts the tag
-    of each word at its first piece. The share data.held_out of its sentences, chosen as documents are, is only
-    measured. Needs predict=masked and pair=none."""
+    of each word at its first piece. The share data.held_out of its sentences, chosen as documents are, is used for
+    evaluation only. Needs predict=masked and pair=none."""
     tags_weight: Weight = 1.0
     """With `tags`: weight in the loss of the tags' mean cross-entropy."""
     tags_hash: str | None = None
@@ -118,8 +118,8 @@ class ObjectiveConfig(Settings):
 
     - next_sentence: whether the second follows the first or was drawn at random (BERT).
     - sentence_order: in which order two neighbouring segments are (ALBERT, Lan et al. 2020, section 3.1).
-    - none: sequences are whole sentences up to the length, and the pooler and the head for pairs stay in the model
-      untrained."""
+    - none: no question. data.whole_sentences says how sequences are filled, and the pooler and the head for pairs stay
+      in the model untrained."""
     units: Units = ("piece",)
     """Unit of masking, or several with weights, of which each sequence draws one. A phase may have others.
 
@@ -162,7 +162,7 @@ class ObjectiveConfig(Settings):
         return not PREDICTIONS[self.predict].slots_a_token
 
     def slots(self, length: int, sequences: int = 1, *, evaluated: bool = False) -> int:
-        """Prediction slots P of a row of `length` tokens that holds up to so many sequences.
+        """Prediction slots P of a row of `length` tokens that holds up to `sequences` sequences.
 
         One sequence has 20 at length 128 and 77 at 512, as in the original. For next tokens there is one for each
         token, and with predict=both there are two. The slots suffice for the largest share in training or, if

@@ -96,8 +96,8 @@ class EvaluationConfig(Settings):
     """Maximum number of held-out sequences; they and their masks are the same each time."""
     watch: bool = False
     """With `init`: also evaluate before the first step, measure the mean cosine of different texts, and end the
-    training if it makes the model worse: if the texts' vectors become equal, or if from half of the steps on the
-    held-out loss is above that of the beginning."""
+    training if it harms the model: if the vectors of different texts become nearly equal, or if, in the second half of
+    the steps, the held-out loss is higher than before the first step."""
 
 
 class CheckpointConfig(Settings):

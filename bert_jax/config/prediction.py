@@ -38,7 +38,8 @@ class TokenPrediction(NamedTuple):
     slots_a_token: int = 0
     """Prediction slots for each token of a row; 0 if units of tokens are chosen for prediction."""
     model_setting: tuple[str, object, str] | None = None
-    """The setting of the model and its value that go with this prediction and with no other, and why."""
+    """The name and the value of the model setting that this prediction requires and no other prediction allows, and the
+    reason."""
 
 
 _OF_PIECES = ("always the most frequent piece", "each piece at its share of the text")

@@ -60,7 +60,8 @@ class RunConfig(TrainingConfig):
     TRAINED: ClassVar[str] = "pretrained"
     BASELINE: ClassVar[str] = "by frequency alone"
     FOLLOWS_INIT: ClassVar[bool] = False
-    """Whether the settings of the model follow from `init`, so that its layers needn't be counted in them."""
+    """Whether the model's settings are taken from `init`. If so, the length of `init_layers` isn't compared with
+    `model.num_layers`."""
     task: ClassVar[None] = None
     """None: pretraining has no task. Only the settings of a fine-tuned run have one."""
 
@@ -92,8 +93,8 @@ class RunConfig(TrainingConfig):
     def set(self, values: Mapping[str, Any]) -> "RunConfig":
         """A validated copy, as by `Settings.set`. A size or kind of the vocabulary that is set beside `init` asks for
         this vocabulary in place of the model's: it turns `vocabulary.exchange` on unless `values` has that too. The
-        tables of the model then have the vocabulary's size. What is known of another teacher is dropped. With
-        `init_layers` the model has as many layers unless `values` has another number."""
+        tables of the model then have the vocabulary's size. `distillation.settings` is reset if the teacher, or what is
+        learned from it, changes. With `init_layers` the model has as many layers unless `values` has another number."""
         names = {name.replace("-", "_") for name in values}
         given = bool(values.get("init", self.init) or self.vocabulary.exchange)
         if given and names & {"vocabulary.size", "vocabulary.kind"} and "vocabulary.exchange" not in names:

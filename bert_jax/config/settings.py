@@ -145,7 +145,8 @@ class Settings(BaseModel):
         return type(self)(**_set(self, {name.replace("-", "_"): value for name, value in values.items()}))
 
     def flat(self) -> dict[str, Any]:
-        """Every single setting as in JSON, by its dotted name: `model.num_layers`, `phases.0.steps`."""
+        """Every single setting as in JSON, by its dotted name: `model.num_layers`, `phases.0.steps`. Empty tuples are
+        left out."""
         return {name: leaf for name, leaf in leaves(self.model_dump(mode="json")) if leaf not in ([], {})}
 
 

@@ -84,9 +84,9 @@ class TaskConfig(VectorsConfig):
     """Number of training rows to use; they are the same for every seed. None: all."""
     dev: str | None = None
     """Dev rows to measure on, in the same form. With `beir:FOLDER#SPLIT` every evaluation searches the whole corpus;
-    the split is dev if none is named. `10%` takes this share of the rows of task.train and doesn't train on them; it
-    depends on the texts alone, and rows with the same text (of a pair the first, for kind `span` the second) stay
-    together."""
+    the split is dev if none is named. `10%` takes this share of the rows of task.train and doesn't train on them; which
+    rows these are depends on the texts alone, and rows with the same text (of a pair the first, for kind `span` the
+    second) stay together."""
     other_dev: tuple[str, ...] = ()
     """Further rows to measure the best checkpoint on, each as NAME=ROWS, such as zh=dev_zh.tsv for another language.
     Their metrics are named like zh/accuracy. The checkpoint is chosen by task.dev alone."""
@@ -94,7 +94,8 @@ class TaskConfig(VectorsConfig):
     """File format. None: by the suffix of the file name, with .txt as tsv and .json as SQuAD's format. `text`: one text
     on each line and nothing else, for predict."""
     columns: Names | None = None
-    """Names of the columns of a file without a header line. Rows may lack last ones that the task doesn't read."""
+    """Names of the columns of a file without a header line. Rows may lack trailing columns that the task doesn't
+    read."""
     separator: str | None = None
     """The character between columns of a csv or tsv file; `tab` for a tab. None: a tab in tsv; in csv a comma, or a
     semicolon, tab or vertical bar if the first line has that instead, with a message."""
@@ -148,8 +149,9 @@ class TaskConfig(VectorsConfig):
     metric: str | None = None
     """Metric that the best checkpoint is chosen by: accuracy, f1 (of the second of two classes; with more, macro_f1),
     macro_f1 (the mean over the classes in rows or predictions), matthews; micro_f1, macro_f1 or exact_match of labels;
-    pearson, spearman; entity_f1 (an error if the tags name no entities); exact_match. None: entity_f1 for tags of
-    entities, f1 for answers, micro_f1 for labels, otherwise accuracy or pearson."""
+    pearson, spearman; entity_f1 (an error if the tags name no entities); exact_match; ndcg@10, recall@1, recall@10 of
+    vectors. None: entity_f1 for tags of entities, f1 for answers, micro_f1 for labels, for vectors spearman if the dev
+    pairs have scores and otherwise ndcg@10, for other kinds accuracy or pearson."""
     span: SpanConfig = SpanConfig()
 
     @field_validator("separator")

@@ -48,8 +48,8 @@ class OptimizerConfig(Settings):
     schedule: Literal["linear", "polynomial", "cosine", "warmup_stable_decay"] = "linear"
     """How the learning rate falls from the peak, at the end of the warm-up, to 0, at the end of the run.
 
-    - linear: on a line. (The original's line begins at step 0, so its rate is lower by the share `warmup` of the peak
-      or less.)
+    - linear: on a line. (The original's line falls from step 0 on, so its rate is lower, by at most the share `warmup`
+      of the peak.)
     - polynomial: the share of steps left, to the power `power`.
     - cosine: half a wave.
     - warmup_stable_decay: constant at the peak, then linear over `decay_share`."""
@@ -70,7 +70,7 @@ class OptimizerConfig(Settings):
     its paper names, but not in the code of ALBERT. Fine-tuning has it by default: without it the first steps are up to
     six times as large, and more fine-tunings of small sets fail (Zhang et al. 2021, arXiv:2006.05987)."""
     clip_norm: Positive = 1.0
-    """Gradients are scaled down to this global norm."""
+    """Maximum global norm of the gradients; larger ones are scaled down to it."""
 
     def _conflicts(self) -> Iterator[str]:
         if self.schedule == "warmup_stable_decay" and self.warmup + self.decay_share > 1.0:

@@ -10,7 +10,8 @@ from bert_jax.config.settings import GIVEN, Requirement, Settings
 from bert_jax.config.wording import value_text
 
 MANY_CUT = 0.4
-"""Share of cut texts above which their length is to blame first. Of the passages made of a corpus a fifth are cut."""
+"""If a larger share of the texts is cut, messages name their length as the first thing to change. Of the passages made
+from a corpus, a fifth are cut."""
 Pooling = Literal["mean", "cls", "max"]
 """How a text's vector is made from the vectors of its tokens, [CLS] and [SEP] included: their mean; the vector of
 [CLS], or of the last token in a causal model; the maximum of each component."""
@@ -51,7 +52,7 @@ class VectorsConfig(Settings):
         for name in ("source_language", "source_layout", "pairs")
     )
     source: str | None = None
-    """A corpus to make pairs of texts from, in place of task.train; named as data.source is."""
+    """A corpus to make pairs of texts from, in place of task.train; given in the form of data.source."""
     pairs: PairSource = "neighbours"
     """The pairs that are made from the documents of task.source. `neighbours`: neighbouring passages; `title`: the
     first line and the passage after it; `dropout`: the same passage twice, which differs by dropout alone and teaches

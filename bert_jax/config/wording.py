@@ -16,12 +16,14 @@ from bert_jax.system.errors import shortened
 
 
 def counted(number: float, nouns: str) -> str:
-    """A number and what it counts. `nouns` is in the plural: "1 empty line left out" is of "empty lines left out"."""
+    """A number and what it counts. `nouns` is in the plural: 1 and "empty lines left out" give "1 empty line left
+    out"."""
     return f"{number:,.15g} " + (re.sub(r"s\b", "", nouns, count=1) if number == 1 else nouns)
 
 
 class OneOf:
-    """In an Annotated: the values that a text may have, for keys of a table. (A Literal would have to repeat them.)"""
+    """In an Annotated: restricts a text to some values, such as the keys of a table, which a Literal would have to
+    repeat."""
 
     def __init__(self, choices: Iterable[str]):
         self.choices = tuple(choices)
