@@ -45,7 +45,7 @@ _MASK_ID = 4
 
 class Arguments(Settings):
     """The arguments of a command, and what it does with them. In --help, a subclass's docstring describes the command,
-    a field's its flag.
+    and a field's docstring its flag.
 
     If the subclass has a field `config`, the command's first argument is CONFIG, and the field holds CONFIG's settings,
     with the changes from the flags. Without CONFIG, --help shows the values of the field's default.
@@ -127,7 +127,7 @@ class Arguments(Settings):
             shown += wrapped(f"CONFIG is {', '.join(possible)}, or {last}. The defaults below {whose}.")
         if everything or not cls.SHORT_HELP_SETTINGS:
             return f"{shown}\n{full_help(flags)}"
-        by_name = {flag.name: flag for flag in flags}  # which lacks phases.1 where the config has one phase
+        by_name = {flag.name: flag for flag in flags}  # lacks phases.1 if the config has one phase
         short = [flag for flag in flags if flag.is_argument] + [
             by_name[name] for name in cls.short_help_settings(config) if name in by_name
         ]
@@ -168,8 +168,8 @@ class Arguments(Settings):
 
     @classmethod
     def _of_run(cls, config: AnyRunConfig, run: Place, settings: dict[str, object]) -> dict[str, object]:
-        """The settings to change in `config`, which is that of a run: the `settings` of the command line. Checks the
-        places that a command with --workdir reads and that the run alone names."""
+        """The `settings` of the command line, with those that must be reset in `config`, a run's config, because of
+        them. If the command has --workdir, checks the places that it reads and that only the run names."""
         if "workdir" in cls.model_fields:
             names = {flag.field for flag in cls.used_flags(config)}
             check_recorded_places(config, run, names - settings.keys())
@@ -192,8 +192,8 @@ class RunArguments(Arguments):
         return workdir
 
     def check_text(self, config: RunConfig) -> None:
-        """Raises UsageError if the text of a new run isn't on this machine: before what computes is imported, which
-        takes seconds. One of several hosts joins the others first, which would wait for it."""
+        """Raises UsageError if the text of a new run isn't on this machine. To be called before JAX is imported, which
+        takes seconds. One of several hosts checks nothing here: it first joins the others, which would wait for it."""
         from bert_jax.records.corpus import open_corpus
 
         if self.workdir.exists() or any(map(is_elsewhere, config.data.source)):
@@ -239,11 +239,11 @@ class SavedArguments(Arguments):
 
     @staticmethod
     def check_model(path: Place) -> None:
-        """Raises UsageError if nothing is at `path`. Imports nothing that computes, which takes seconds."""
+        """Raises UsageError if nothing is at `path`. Doesn't import JAX, which takes seconds."""
         local_place(path)
 
     def loaded(self, path: Place, dtype: str | None = None) -> "Bert":
-        """Loads the model at `path`, and shows what the files of another program were taken for."""
+        """Loads the model at `path`, and prints how the files of another program were understood."""
         self.check_model(path)
         from bert_jax.inference.bert import load
         from bert_jax.system.reading import show

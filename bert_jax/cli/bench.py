@@ -1,4 +1,4 @@
-"""bert-jax bench CONFIG: measures the train step on this machine and its parts."""
+"""bert-jax bench CONFIG: measures the train step and its parts on this machine."""
 
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Annotated
@@ -44,7 +44,7 @@ class Bench(Arguments):
     length: Length | None = None
     """Tokens of a sequence or packed row. Without it: the length of the config's first phase."""
     seconds: Annotated[float, Field(gt=0.0)] = 10.0
-    """Seconds that each part is measured for; at least five times."""
+    """Seconds to measure each part for; each is measured at least five times."""
 
     def execute(self) -> None:
         from bert_jax.model.kernels.platform import compute_dtype

@@ -28,7 +28,7 @@ def parse_line(
     words: Iterable[str], flags: list[Flag], command: str, aliases: Mapping[str, str] = MappingProxyType({})
 ) -> dict[str, object]:
     """The values of the flags and positional arguments on a command line, by name; `command`: "bert-jax pretrain".
-    `aliases`: other names of flags, and the flags' names.
+    `aliases` maps other names of flags to the flags' names.
 
     Raises UsageError for an unknown flag, a wrong value or a missing argument, whichever comes first. Whether settings
     fit each other is checked later, by the settings classes.
@@ -87,7 +87,7 @@ def _value(flag: Flag, name: str, words: list[str]) -> object:
         return name == f"--{flag.name}"
     if len(words) < (kind.fewest if kind.several else 1):
         raise UsageError(f"{name} has no value; expected {kind.expected}")
-    of_one = kind if len(words) == 1 else kind._replace(optional=False, words=())  # these are values, but no items
+    of_one = kind if len(words) == 1 else kind._replace(optional=False, words=())  # None can't be an item
     values = []
     for word in words:
         try:
@@ -143,8 +143,8 @@ def _near(name: str, known: Iterable[str]) -> list[str]:
 
 
 def _described(name: str, known: dict[str, Flag]) -> list[str]:
-    """Flags, of the group of the unknown flag `name` if it has one, whose help begins with its word, as in "Width of
-    every token's vector", or abbreviates it so, as in "Learning rate (LR)"."""
+    """Flags whose help begins with the last word of the unknown flag `name`, as in "Width of every token's vector", or
+    gives it as an abbreviation, as in "Learning rate (LR)". If `name` has a group, only flags of that group."""
     word = re.escape(_last(name).replace("-", " "))
     described = re.compile(rf"{word}\b|.*\({word}\)", re.IGNORECASE)
     group = name.rpartition(".")[0]
@@ -164,14 +164,14 @@ class ListedSource(Settings):
     language: str = "en"
     """Its language."""
     weight: Annotated[float, Field(gt=0.0)] | None = None
-    """Its weight; of all sources or of none."""
+    """Its weight. Give one to every source or to none."""
 
 
 def with_listed_sources(words: list[str], positional: bool = False) -> list[str]:
-    """The words of a command line with the flags that a file stands for, in place of --data.source @FILE.
+    """The words of a command line, with --data.source @FILE replaced by the flags that the file stands for.
 
-    If sources are the `positional` words of the command, in place of @FILE: the sources, and at the end of the line
-    --language and --weights.
+    If the command takes sources as `positional` words, @FILE is replaced by the file's sources, and --language and
+    --weights are added at the end of the line.
 
     Raises UsageError if the file can't be read or is no such list.
     """

@@ -34,7 +34,7 @@ HELP_FLAGS = ("-h", "--help", "--help-all")
 COMPLETION = "--print-completion"
 """Flag that prints a script for shell completion."""
 COMPLETE = "--complete"
-"""Flag by which that script asks for the words that may come next."""
+"""Flag by which a completion script asks for the words that may come next."""
 
 
 def arguments_of(name: str) -> type[Any]:

@@ -14,8 +14,8 @@ class Configs(Arguments):
     LINE = "bert-jax configs"
 
     name: Positional[str] = ""
-    """Config or suite to print, a config with all its settings: bert-jax configs demo > mine.py. suites/NAME is the
-    suite where a config has the same name. Without it: list all names."""
+    """Config or suite to print, a config with all its settings: bert-jax configs demo > mine.py. suites/NAME names a
+    suite that has the name of a config, too. Without it: list all names."""
 
     def execute(self) -> None:
         found, suite = find_config(self.name) if self.name else None, self.name.removeprefix("suites/")

@@ -10,7 +10,7 @@ from bert_jax.cli.flags import Positional
 
 class Doctor(JsonArguments):
     """Look at a spread sample of a text, in a minute whatever its size: languages, faults, sequences, padding, pieces,
-    the time of preparation and training, the roads to a model in an order, and what to change, as flags of bert-jax
+    the time of preparation and training, the roads to a model, best first, and what to change, as flags of bert-jax
     pretrain.
     """
 
@@ -28,8 +28,8 @@ class Doctor(JsonArguments):
     tags: str | None = None
     """A treebank of the language in CoNLL-U, from which a model from scratch could also learn; adds a road."""
     minutes: Annotated[float, Field(gt=0.0)] | None = None
-    """Minutes that a pretraining may take on this machine; the roads are ordered for them, and their commands have
-    them. Without it: few, up to about an hour of two cores."""
+    """Minutes that a pretraining may take on this machine; the roads are ordered for this budget, and their commands
+    contain it. Without it: ordered for a small budget, up to about an hour of two cores."""
     language: tuple[str, ...] = ()
     """Language of the text, as a code or an English name: one, or one for each source. Without it: the first language
     of the config."""
@@ -44,7 +44,7 @@ class Doctor(JsonArguments):
         from bert_jax.run.config_files import load_config, run_given_as_config
 
         config = load_config(self.config, RunConfig)
-        if run := run_given_as_config(self.config, RunConfig):  # whose vocabulary the text is for
+        if run := run_given_as_config(self.config, RunConfig):  # the text is for the run's vocabulary
             config = config.replace(init=str(run), vocabulary=config.vocabulary.replace(file=None))
         phases = {f"phases.{number}.languages": None for number in range(len(config.phases))}
         mixed = {
@@ -54,7 +54,7 @@ class Doctor(JsonArguments):
             "data.smoothing": config.data.smoothing if self.smoothing is None else self.smoothing,
         }
         config = config.set(mixed | phases)
-        open_corpus(config.data)  # refuses an absent text before what computes is imported
+        open_corpus(config.data)  # refuses an absent text before JAX is imported
         from bert_jax.products.doctor.diagnosis import diagnose, print_diagnosis
         from bert_jax.products.doctor.remedies import changes
         from bert_jax.system.figures import json_line

@@ -54,7 +54,7 @@ class Evaluate(JsonArguments, RowsArguments, InferenceArguments):
         if is_judged(self.data):
             self._search_judged_texts(self.data)
             return
-        config = RunFiles(self.run).config  # raises if it is no run, before what computes is imported
+        config = RunFiles(self.run).config  # raises if it is no run, before JAX is imported
         self._check(is_finetuned=config.task is not None)
         from bert_jax.cli.summary import print_results, print_task_results
         from bert_jax.pretraining.evaluation import evaluate_run

@@ -14,8 +14,8 @@ class Export(SavedArguments):
     run: RunArgument
     """A run, fine-tuned or not, or one of its checkpoints."""
     destination: Positional[PlaceArgument]
-    """Directory to create: config.json, model.safetensors, the tokenizer's files and a README.md about the model. Of
-    ELECTRA it is the discriminator, and in its directory `generator` the generator. A model of vectors also gets
+    """Directory to create: config.json, model.safetensors, the tokenizer's files and a README.md about the model. For
+    ELECTRA this is the discriminator, with the generator in the subdirectory `generator`. A model of vectors also gets
     the files that sentence-transformers reads."""
 
     def execute(self) -> None:

@@ -11,7 +11,7 @@ from bert_jax.config.vectors import Join, Pool, Precision
 from bert_jax.system.errors import UsageError
 
 _OF_LAYERS = {"layers", "join", "pool"}
-"""Flags with which vectors of layers are written, also by a run that was trained for vectors of texts."""
+"""Flags that ask for vectors of layers, even from a run that was trained for vectors of texts."""
 
 
 class Features(SavedArguments):
@@ -42,16 +42,17 @@ class Features(SavedArguments):
     """How the vectors of a text's tokens are pooled. `none`: one vector for every token. `cls`: the vector of [CLS], or
     of the last token in a causal model. `mean` and `max`: over all tokens. [CLS] and [SEP] count as tokens."""
     width: Annotated[int, Field(gt=0)] | None = None
-    """The first components alone of the vectors that the run was trained for, divided by their length: fewer take less
-    space and time. Of a run that was not trained for vectors: of the mean over its last layer. Without it: all."""
+    """Number of components to keep of the vectors that the run was trained for, from the first; they are then scaled to
+    length 1. Fewer take less space and time. A run that was not trained for vectors gives those of the mean over its
+    last layer. Without it: all."""
     role: str | None = None
     """What the texts are: `query`, `passage` or the name of another prompt of the run, which is put before each text.
     Without it: the run's default prompt, if it has one."""
     dtype: Precision = "float32"
     """Type of the numbers that are written."""
     compute_dtype: Literal["float32", "bfloat16"] | None = None
-    """Type of the matrix products, --dtype of other commands. Without it: float32 on a CPU, elsewhere the type that the
-    model was trained in."""
+    """Type of the matrix products (--dtype in other commands). Without it: float32 on a CPU, elsewhere the type that
+    the model was trained in."""
 
     def execute(self) -> None:
         from bert_jax.config.vectors import Prompt

@@ -19,7 +19,7 @@ class FillMask(InferenceArguments):
     together: bool = False
     """Fill all [MASK] together, ranked by joint probability."""
     candidates: tuple[str, ...] = ()
-    """Words, of one piece or several, whose probability in place of the one [MASK] to show."""
+    """Words, of one piece or several: show the probability of each in place of the one [MASK]."""
 
     def execute(self) -> None:
         from bert_jax.system.figures import print_rows

@@ -53,8 +53,8 @@ class Finetune(TrainingArguments):
         return finetuning_estimates(self.config, self.workdir)
 
     def execute(self) -> None:
-        # An absent model is refused before what computes is imported, but one of several hosts joins the others first:
-        # they would wait for it.
+        # An absent model is refused before JAX is imported. One of several hosts doesn't check here: it first joins the
+        # others, which would wait for it.
         if self.config.init and not self.print_config and not may_be_one_of_several(self.config.hosts.coordinator):
             local_place(self.config.init)
         several = self.seeds > 1 and not self.print_config
@@ -69,7 +69,7 @@ class Finetune(TrainingArguments):
             print_next_steps(run, [("bert-jax", *use)])
 
     def _trained(self) -> Place | None:
-        """Trains, and prints and reports what came of it; returns the run, None on all hosts but the first."""
+        """Trains, prints the results and writes the report. Returns the run; None on all hosts but the first."""
         from bert_jax.cli.report import report_of_finished
         from bert_jax.cli.summary import print_layer_weights, print_task_results
         from bert_jax.cli.supervision import on_all_hosts
@@ -86,7 +86,7 @@ class Finetune(TrainingArguments):
         return self.workdir
 
     def _best_of_seeds(self) -> str | None:
-        """Does the suite of several seeds, and writes its results.json; returns the best run, None for a dry run."""
+        """Runs the suite of several seeds, and writes its results.json. Returns the best run; None for a dry run."""
         from bert_jax.cli.suite import run_suite
         from bert_jax.products.suite.seeds import check_learnable, mean_results, suite_of_seeds
         from bert_jax.system.files import write_json

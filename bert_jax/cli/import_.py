@@ -18,7 +18,7 @@ class Import(Arguments):
     run: RunArgument
     """Directory of the new run."""
     activation: Activation | None = None
-    """Form of GELU, instead of that in the model's config. Google's checkpoints of 2018 were trained with gelu_erf."""
+    """Activation, instead of that in the model's config. Google's checkpoints of 2018 were trained with gelu_erf."""
     lowercase: bool | None = None
     """Whether a vocab.txt that has no tokenizer settings beside it is for lower-cased text. Without it: found from the
     letters of the vocabulary."""

@@ -25,7 +25,7 @@ class Inspect(JsonArguments):
     def execute(self) -> None:
         from bert_jax.run.run_files import RunFiles
 
-        _ = RunFiles(self.run).config  # raises if it is no run, before what computes is imported
+        _ = RunFiles(self.run).config  # raises if it is no run, before JAX is imported
         from bert_jax.cli.summary import print_sequences
         from bert_jax.pretraining.inspection import seen_sequences
         from bert_jax.run.run_directory import RunDirectory

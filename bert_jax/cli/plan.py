@@ -30,7 +30,7 @@ class Plan(JsonArguments):
     """The TPU slice, like v5e:4x4, v6e:8x8, v4:2x2x1 or v5p:4x4x4, of 1 to 1,024 chips."""
     exact: bool = False
     """Compile with the effort of a real run, which takes twice as long. Without it: with the least effort; the program
-    then moves more bytes, of BERT-base at 512 tokens 1.7 times as many."""
+    then moves more bytes, 1.7 times as many for BERT-base at 512 tokens."""
 
     def execute(self) -> None:
         from bert_jax.products.plan.account import account_tables

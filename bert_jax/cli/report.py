@@ -28,7 +28,7 @@ class Report(Arguments):
 
         runs = list(dict.fromkeys(self.run))
         for path in runs:
-            _ = RunFiles(path).config  # raises if it is no run, before what computes is imported
+            _ = RunFiles(path).config  # raises if it is no run, before JAX is imported
         import jax
 
         from bert_jax.products.page.page import check_can_draw

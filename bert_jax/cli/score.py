@@ -47,7 +47,8 @@ class ScorePairs(ScoreArguments):
     compressed."""
     columns: tuple[str, ...] | None = None
     """Two columns: that of the acceptable sentence, and that of the other one. Without it: sentence_good and
-    sentence_bad. In a .txt file of sentences, two lines are a pair, with the columns 1 and 2; without it: 2 and 1."""
+    sentence_bad. In a .txt file of sentences, every two lines are a pair: 1 names the first, 2 the second. There,
+    without it: 2 and 1."""
     groups: tuple[str, ...] | None = None
     """Columns that name the groups of a pair. Without it: field and linguistics_term, where rows have them."""
     normalize: bool = False
@@ -63,7 +64,7 @@ class ScorePairs(ScoreArguments):
             )
         from bert_jax.inference.pair_files import pair_files
 
-        files = pair_files(self.pairs)  # before what computes is imported
+        files = pair_files(self.pairs)  # before JAX is imported
         self.check_model(self.run)
         from bert_jax.cli.summary import print_pairs
         from bert_jax.inference.minimal_pairs import pair_results

@@ -30,11 +30,11 @@ class Search(InferenceArguments, JsonArguments):
     top: Annotated[int, Field(gt=0)] = 10
     """Most similar texts to print for each query."""
     width: Annotated[int, Field(gt=0)] | None = None
-    """Compare the first components of each vector alone. Without it: all."""
+    """Compare only this many components of each vector, from the first. Without it: all."""
     texts: tuple[str, ...] = ()
     """Columns that hold the texts: one, or two for pairs. Without it: each line is a text."""
     lines: str | None = None
-    """The file that the vectors of a .npz were computed of, to print its texts. Without it: row numbers alone."""
+    """The file from which the vectors of a .npz were computed, to print its texts. Without it: row numbers alone."""
 
     def execute(self) -> None:
         self.check_model(self.run)

@@ -16,7 +16,8 @@ if TYPE_CHECKING:
 
 
 class RowsOfTasks(Settings):
-    """Rows in place of those that the file names, a file for each of its first tasks; the other tasks are left out."""
+    """Rows in place of those that the suite's file names: the first file is for its first task, the second for the
+    second, and so on. Tasks without a file are left out."""
 
     train: tuple[str, ...] = ()
     """Files of training rows."""
@@ -28,8 +29,8 @@ class RowsOfTasks(Settings):
 
 class Suite(Arguments):
     """Measure models on tasks as a TOML file says: pretrains recipes, fine-tunes with each setting and seed, scores
-    pairs and judged texts, and writes suite.json and report.html with means, spreads and which differences count. The
-    same command does what is missing.
+    pairs and judged texts, and writes suite.json and report.html with means, spreads and which differences count. Given
+    again, the same command does what is missing.
     """
 
     LINE = "bert-jax suite"
@@ -85,8 +86,8 @@ def run_suite(
     dry_run: bool = False,
 ) -> "SuiteWork | None":
     """Executes a suite, prints the table and the verdicts, and returns the work. With `dry_run`, lists the missing runs
-    and returns None. `read` returns the suite as files tell it, and `opened` adds what its models tell. Raises RunError
-    if a run failed."""
+    and returns None. `read` returns the suite that the files describe, and `opened` adds what is known once its models
+    are open. Raises RunError if a run failed."""
     from bert_jax.system.bucket import in_bucket, place_of
     from bert_jax.system.progress import without_repeats
     from bert_jax.system.workers import available_cores
@@ -103,7 +104,7 @@ def run_suite(
         SuiteWork(suite, workdir, at_once).check()
         suite = suite.with_places()
 
-        import jax  # takes seconds, and what comes before refuses most that can be wrong
+        import jax  # takes seconds; the checks above find most mistakes first
 
         jax.config.update("jax_platforms", "cpu")  # in this process: an accelerator is for the runs
         work = SuiteWork(opened(suite), workdir, at_once)
@@ -117,7 +118,7 @@ def run_suite(
 
 
 def _carry_out(work: "SuiteWork") -> None:
-    """Does the work, and writes and prints what came of it. Raises RunError if a run failed."""
+    """Does the work, and writes and prints the results. Raises RunError if a run failed."""
     from bert_jax.config.wording import counted
     from bert_jax.products.report.report import REPORT_FILE
     from bert_jax.products.suite.suite_page import suite_page

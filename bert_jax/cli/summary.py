@@ -47,7 +47,8 @@ _MASK_OR_CHARACTER = re.compile(rf"{re.escape(MASK)}|.")
 def print_results(results: Results, phases: int = 1, measured_text: str = "held-out sequences") -> None:
     """Prints the metrics of the model and of the frequency baseline.
 
-    `phases`: how many the run has; only the last can be given more steps. `measured_text` names what was measured.
+    `phases`: the number of the run's phases; a remark may advise more steps for the last one. `measured_text` names
+    what was measured.
     """
     baseline, metrics = results.baseline, results.metrics
     if baseline is None:

@@ -99,8 +99,8 @@ class Extend(Arguments):
         print_line(f"{len(extended.tokenizer.vocabulary):,} pieces ({counts}): {output}")
 
     def _proposed(self, tokenizer: "Tokenizer", text: Counter[str]) -> list[str]:
-        """The words of `text`, words that were split at blanks and counted, that save the most pieces; prints the first
-        ones."""
+        """The words of `text` that save the most pieces; prints the first ones. `text`: how often each word occurs,
+        split at blanks. Raises UsageError if no word saves any."""
         from bert_jax.system.figures import rows_table
         from bert_jax.system.progress import output
         from bert_jax.text.word_splits import FEWEST_OCCURRENCES, words_that_save
@@ -165,7 +165,7 @@ def _lines_of_text(sources: tuple[str, ...]) -> list[str]:
 
 
 def _lines_of(words: Place | None) -> list[str]:
-    """The lines of a file of words that aren't empty; none where there is no file."""
+    """The lines of a file of words that aren't empty; [] if `words` is None."""
     from bert_jax.system.copies import fetched
     from bert_jax.text.vocabulary import read_lines
 

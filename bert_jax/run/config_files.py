@@ -90,8 +90,9 @@ def find_config(name: str) -> NamedConfig | None:
 
 
 def load_config(name_or_path: str, kind: type[Config], *alternatives: type[Config]) -> Config:
-    """Loads a config: a Python file (.py) that builds a `kind` named `config`, a name, or a run or published model: its
-    `pretraining_settings` if `kind` is RunConfig, those of its task if `alternatives` has TaskRunConfig.
+    """Loads a config: from a Python file (.py) that builds a `kind` named `config`, by a name of `bert-jax configs`, or
+    from a run or published model. A run gives its own config, pretrained or fine-tuned, if there are `alternatives`;
+    otherwise, like a published model, its `pretraining_settings`.
 
     An existing path takes precedence over a config of the same name. Raises UsageError with a one-line message for
     anything that isn't such a config, and for any exception that the file raises.

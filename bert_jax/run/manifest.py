@@ -130,8 +130,9 @@ class DamagedCheckpoint(Exception):
 def open_checkpoint(path: Place, run: RunManifest | None = None, manifest: Manifest | None = None) -> OpenCheckpoint:
     """Opens the finished checkpoint at `path`. Reads all its files, each once.
 
-    `run` and `manifest`: the manifests of its run and of the checkpoint, if they are read already, in this order. A
-    checkpoint is damaged if its name and its manifest are of different steps. A copy may have a name that is no step.
+    `run` and `manifest`: the manifests of its run and of the checkpoint, if they were read already; the run's must be
+    read first. A checkpoint is damaged if its name and its manifest are of different steps; the name of a copy needn't
+    be a step.
 
     Raises DamagedCheckpoint; RunError if a bucket doesn't answer: the checkpoint may be undamaged.
     """

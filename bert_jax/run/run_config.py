@@ -50,8 +50,8 @@ def write_config(path: Place, config: TrainingConfig, imported_from: str | None 
 
 
 def check_recorded_places(config: TrainingConfig, run: Place, names: Iterable[str]) -> None:
-    """Prints the places on this machine that the settings `names` of `run`'s config.json name, before they are opened.
-    Raises UsageError for a place elsewhere: a file of a run mustn't decide which servers are asked."""
+    """Prints to which places on this machine the settings `names` in `run`'s config.json refer, before they are opened.
+    Raises UsageError for a place elsewhere: a file of a run mustn't decide which servers are contacted."""
     for name in sorted({*names} & _PLACES):
         recorded: str | tuple[str, ...] | None = operator.attrgetter(name)(config)
         places = [recorded] if isinstance(recorded, str) else recorded or ()

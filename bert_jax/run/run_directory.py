@@ -107,7 +107,7 @@ class RunDirectory:
             warn(f"{self.path}: {damage}; the run is measured again")
             return None
         ended = results.stopped_early and results.planned_steps in (None, steps)
-        return results if newest == steps or ended else None  # or steps were added
+        return results if newest == steps or ended else None  # None: steps were added
 
     def save_tokenizer(self, tokenizer: Tokenizer, origin: JsonObject | None = None) -> None:
         """Writes tokenizer/, with an origin.json about what it was made from, on the first of several processes."""
@@ -236,7 +236,7 @@ class RunDirectory:
             )
 
     def _refuse_another_run(self, config: TrainingConfig) -> None:
-        """Refuses settings that differ from the run's, but for phases without a step done."""
+        """Refuses settings that differ from the run's. Phases may differ, except in the steps that are done."""
         before = self.files.config
         if type(before) is not type(config):
             raise UsageError(f"{self.path} is a run that was {before.TRAINED}; choose another --workdir")

@@ -23,7 +23,7 @@ class RunFiles:
     """config.json and tokenizer/ of a run, or a checkpoint's copies of them; each file is read once, when needed."""
 
     def __init__(self, path: Place, manifest: RunManifest | None = None):
-        """`manifest`: what the files were as they were written; None: the run's manifest, read once."""
+        """`manifest`: the checksums of the files as they were written; None: those of the run's manifest, read once."""
         self._manifest = manifest
         self.path, self.config_file, self.tokenizer_directory = path, path / "config.json", path / "tokenizer"
         self._contents: dict[str, bytes] = {}
@@ -54,8 +54,8 @@ class RunFiles:
         return self._contents[name]
 
     def differs(self, name: str, written: FileSum) -> bool:
-        """Whether the file `name` of the directory isn't as it was written. The content of another file than
-        config.json and the tokenizer's isn't kept."""
+        """Whether the file `name` of the directory isn't as it was written. Only the contents of config.json and of the
+        tokenizer's files are kept."""
         file = self.path / name
         if name != self.config_file.name and not name.startswith("tokenizer/"):
             return bool(file_damage(file, written))
@@ -66,9 +66,9 @@ class RunFiles:
 
     @cached_property
     def config(self) -> AnyRunConfig:
-        """The settings with which it was pretrained or fine-tuned. They are data: a function named in them becomes a
-        RecordedCode and isn't imported. Raises UsageError if config.json is missing or of another release, RunError if
-        it or the tokenizer beside it is damaged.
+        """The settings with which the run was pretrained or fine-tuned. They are data: a function named in them becomes
+        a RecordedCode and isn't imported. Raises UsageError if config.json is missing or of another release, RunError
+        if it or the tokenizer beside it is damaged.
         """
         settings = self._value["config"]
         self._refuse_damage()
@@ -121,8 +121,8 @@ class RunFiles:
         return None
 
     def refuse_stranger(self, checkpoint: "RunFiles") -> None:
-        """Raises RunError if a checkpoint in this run's directory belongs to another run. A run without config or
-        tokenizer has any checkpoint."""
+        """Raises RunError if a checkpoint in this run's directory belongs to another run. Nothing is compared if the
+        run has no config.json or no tokenizer."""
         is_whole = self.config_file.exists() and self.tokenizer_directory.is_dir()
         if is_whole and (strange := self.stranger(checkpoint)):
             raise RunError(f"{checkpoint.path}: {strange}; move it out of the run")

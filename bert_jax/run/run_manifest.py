@@ -36,7 +36,8 @@ class RunManifest:
     """
 
     def __init__(self, run: Place, covered: Covered | None = None):
-        """`covered`: the manifest's content, where a change since doesn't matter; None: it is read each time."""
+        """`covered`: the manifest's content as it was read before, if later changes don't matter; None: the file is
+        read anew each time."""
         self.run, self.path, self._covered = run, run / MANIFEST, covered
 
     def as_read(self) -> "RunManifest":

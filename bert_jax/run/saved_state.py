@@ -48,7 +48,8 @@ def restored_state(path: Place, shapes: TrainState) -> TrainState:
 
 
 def load_parameters(path: Place, shapes: Parameters) -> Parameters:
-    """The parameters of the checkpoint at `path`, with the shardings of `shapes`, which are its `saved_shapes`.
+    """The parameters of the checkpoint at `path`, with the shardings of `shapes`: its `saved_shapes`, or a part of
+    them.
 
     Raises RunError if Orbax can't read it, CheckpointGone if it is deleted meanwhile.
     """

@@ -165,7 +165,8 @@ def _mlflow(run: TrackedRun) -> Tracker:
 
 
 class GuardedTracker:
-    """A tracker whose failures don't end the training: the first one prints a warning. Closed at the block's end."""
+    """A tracker whose failures don't end the training: the first one prints a warning. It is closed at the end of a
+    `with` block."""
 
     def __init__(self, name: str, tracker: Tracker):
         self._name, self._tracker, self._failed, self._paused_until = name, tracker, False, 0.0

@@ -237,8 +237,8 @@ def _trained_here(run: RunFiles, step: int | None, average: int | None, further:
         if task
         else parameter_shapes(config, absent_parts(saved, config)) | further
     )
-    # A program's objective may have further heads, which only that program reads; tags have a head for the training,
-    # and a teacher is there for it alone.
+    # Parts that only the training uses: the heads of a Python program's own objective, the head for tags, and the
+    # teacher.
     asked = settings.objective
     is_taught = isinstance(settings, RunConfig) and settings.teacher is not None
     has_further_parts = is_taught or bool(asked and (asked.class_name or asked.tags))

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 _CONSTRAINTS = Path(__file__).parents[2] / "launch/constraints.txt"
-"""The tested versions of all packages, which a checkout has."""
+"""File of the tested versions of all packages; only a checkout has it."""
 _PASSWORD = re.compile(r"(?<=://)[^/@\s]*:[^/@\s]*(?=@)|(?<=http://)[^/@\s]+(?=@)|(?<=https://)[^/@\s]+(?=@)")
 """Pattern of USER:PASSWORD in a URL, or of a token in that place of a web address."""
 _TOKEN = re.compile(r"(?<=[?&])((?:sig|signature|token|access_token|password|X-Amz-Signature)=)[^&\s]+", re.IGNORECASE)

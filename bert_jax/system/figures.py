@@ -32,7 +32,7 @@ def _rounded(value: float) -> str:
 
 
 def percent(share: float) -> str:
-    """A share as text in percent, with two or three digits."""
+    """A share as text in percent, with one decimal below 10%."""
     return f"{share:.0%}" if abs(share) >= 0.1 else f"{share:.1%}"
 
 
@@ -145,7 +145,8 @@ class Table(RichTable):
 
 def rows_table(title: str, rows: Sequence[Figures], names: Iterable[str] = (), **options: Any) -> Table:
     """One row for each record and one column for each of `names`. These are fields or properties, also of a record in a
-    field, as in `time.at_best.hours`. Without `names`: all that are known. `options` are those of rich's tables."""
+    field, as in `time.at_best.hours`. Without `names`: all figures that at least one row has. `options` are those of
+    rich's tables."""
     if not rows:
         return Table(title)
     names = list(names) or _known(rows)
@@ -214,7 +215,7 @@ def _add_rows(table: Table, records: Sequence[Figures | None], names: Iterable[s
 
 
 def _known(records: Sequence[Figures]) -> list[str]:
-    """The figures, in order, that aren't None in all `records`."""
+    """The figures, in order, that at least one of `records` has: that aren't None there."""
     kind = type(records[0])
     return [name for name in figure_names(kind) if any(getattr(record, name) is not None for record in records)]
 

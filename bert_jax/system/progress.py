@@ -95,7 +95,7 @@ def tell(event: journal.Event, message: str) -> None:
 
 @contextlib.contextmanager
 def without_repeats() -> Iterator[None]:
-    """Within it, `say` prints each line once, for work that reads the same models and texts several times."""
+    """Within the block, `say` prints each line once, for work that reads the same models and texts several times."""
     before = console.said
     console.said = set() if before is None else before
     try:
@@ -106,7 +106,8 @@ def without_repeats() -> Iterator[None]:
 
 @contextlib.contextmanager
 def quiet() -> Iterator[None]:
-    """Within it, this process prints no messages or progress, as what it opens was opened before."""
+    """Within the block, this process prints no messages or progress: what the block opens was opened, and described,
+    before."""
     before = console.quiet
     console.quiet = True
     try:

@@ -40,7 +40,8 @@ _CAUSES = {"SIGKILL": ", as when memory runs out"} | dict.fromkeys(
 )
 """What commonly sends a signal, for messages."""
 _starting = threading.Lock()
-"""Held while an `OwnProcess` starts, since several threads may call it and all change the environment."""
+"""Held while an `OwnProcess` starts: several threads may start one, and each start changes the environment for a
+moment."""
 
 
 def available_cores() -> int:
@@ -83,8 +84,8 @@ def map_in_processes(
     """`map` with up to `processes` workers. A worker takes a group of `items_at_once` items at a time. At most
     `processes` + 1 groups are unfinished, so one group waits while all workers are busy.
 
-    With one process, no worker is started. `function` is one of an imported module. Raises what `function` raises, and
-    RunError if a worker dies.
+    With one process, no worker is started. `function` must be defined in a module that workers can import. Raises what
+    `function` raises, and RunError if a worker dies.
     """
     if processes == 1:
         yield from map(function, items)
@@ -119,8 +120,8 @@ def map_in_processes(
 
 
 class OwnProcess(Generic[Result]):
-    """A call in a process that ends afterwards, with the thread that began it, and that is prepared as a command
-    prepares itself."""
+    """A call in a process of its own, which is prepared to compute as a command is. The process ends after the call or,
+    on Linux, with the thread that began it."""
 
     def __init__(self, function: Callable[..., Result], *arguments: Any):
         """Begins the call."""

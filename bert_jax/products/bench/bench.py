@@ -24,7 +24,7 @@ _CPU_SIZES = (1024, 2048)
 _ACCELERATOR_SIZES = (8192,)
 """Sizes of square products elsewhere: large enough to keep all of a chip busy."""
 _LEAST_ROUNDS = 5
-"""Batches that are drawn at least to measure the input."""
+"""Least number of batches that are drawn to measure the input."""
 
 
 def bench(trainer: Trainer, seconds: float, batches: Iterator[AnyBatch] | None = None) -> StepBench:

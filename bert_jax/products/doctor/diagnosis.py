@@ -32,8 +32,8 @@ from bert_jax.text.tokenizer import Tokenizer
 from bert_jax.training.estimate import Estimate, training_times
 
 _TOKENS_A_PARAMETER, _TIMES_IN_ENCODERS = 20, (10, 100)
-"""Training tokens for each parameter of the best model for a given compute: their number in causal models (Hoffmann et
-al. 2022), and how many times as many there are in encoders, from least to most (Dervishi et al. 2025)."""
+"""Training tokens for each parameter of the compute-optimal model: their number in causal models (Hoffmann et al.
+2022), and by which factors, from least to most, encoders have more (Dervishi et al. 2025)."""
 MOST_EPOCHS, _HALF_WORTH = 40, 15.39
 """The epochs after which more repetition adds nothing, and the constant R* by which the worth of repeated tokens fades,
 both of causal models (Muennighoff et al. 2023)."""
@@ -74,8 +74,8 @@ class Training(Figures):
 
     parameters: int
     text_parameters: Annotated[tuple[int, int], figures.Unit(_from_to), "parameters that the text can feed"]
-    """The least and the most parameters of the best model for a given compute, if the compute is all that the text is
-    worth: its tokens, repeated."""
+    """The least and the most parameters of the compute-optimal model, if the text alone limits the compute: its tokens
+    count as often as repeating them still helps."""
     text_parameters_basis: Annotated[str, "by"]
     """The tokens for each parameter, and where they were measured."""
     epochs: Annotated[float, figures.Unit(three_digits), "times the text is seen"]
@@ -174,8 +174,8 @@ def _diagnosed(config: RunConfig) -> tuple[Diagnosis | MixtureDiagnosis, dict[st
 
 
 def _language(source: SourceDiagnosis) -> str | None:
-    """The language of a source: the one that most of its text is in or, if that can't be identified, the declared one.
-    None if it is neither."""
+    """The language that more than half of a source's text is in. If none is found: the declared language if it is one
+    that can't be identified, otherwise None."""
     declared = source.text.language
     known = (share for share in source.languages if share.name not in (UNSURE, UNDETERMINED))
     if first := next((share.name for share in known if share.share > 0.5), None):
@@ -299,7 +299,7 @@ def _training(config: RunConfig, prepared: Sequence[SamplePreparation]) -> Train
 
 
 def _tokens_a_parameter(config: RunConfig) -> tuple[tuple[int, int], str]:
-    """The least and the most tokens for each parameter of the best model for a given compute, and what they rest on.
+    """The least and the most training tokens for each parameter of the compute-optimal model, and what they rest on.
 
     Those of encoders begin at the ratio of causal models, as no law was found for small encoders (docs/experiments.md).
     """

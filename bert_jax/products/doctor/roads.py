@@ -1,5 +1,5 @@
-"""Roads to a model for a text: a model is fine-tuned as it is, or adapted before, with its vocabulary or one of the
-text, or one is trained from scratch. The thresholds below order them."""
+"""Roads to a model for a text: fine-tune a trained model as it is; adapt it to the text first, with its own vocabulary
+or one of the text; or train a model from scratch. The thresholds below order the roads."""
 
 import contextlib
 import math
@@ -41,18 +41,18 @@ MOST_UNKNOWN_CHARACTERS = 0.02
 """Share of the text's characters that may be unknown to a vocabulary that is kept. An initial value, to be checked by
 the suite small_language."""
 FEWEST_SCRIPT_PIECES = 100
-"""Pieces with a letter of the text's script from which on a model knows the script; English BERT has 88 of Arabic, all
-single letters. An initial value, to be checked by the suite small_language."""
+"""A model counts as knowing the text's script if at least this many of its pieces have a letter of it; English BERT has
+88 of Arabic, all single letters. An initial value, to be checked by the suite small_language."""
 MOST_TIMES_PIECES = 1.5
-"""A vocabulary is better exchanged if it has more than so many times the pieces a word of one that is trained on the
-text. An initial value, to be checked by the suite small_language."""
+"""A model's vocabulary should be exchanged if it needs more than this many times the pieces per word of one that is
+trained on the text. An initial value, to be checked by the suite small_language."""
 MOST_TIMES_UNADAPTED = 2.1
 """The same for budgets that are too small for adaptation (UNADAPTED_UP_TO): multilingual-e5-small has 2.09 times the
-pieces in Ancient Greek, and tagged it best as it is. Of more nothing was measured."""
+pieces in Ancient Greek, and tagged it best as it is. Higher ratios were not measured."""
 FEWEST_WHOLE = 0.6
-"""Share of the words that are one piece from which on a model that doesn't name its languages is taken to know that of
-the text. XLM-R's vocabulary has 30% to 79% in its languages and 33% in Maltese, which isn't one; English BERT's has 95%
-in English and 56% in French. An initial value, to be checked by the suite small_language."""
+"""A model that doesn't name its languages is taken to know that of the text if at least this share of the words are one
+piece. XLM-R's vocabulary has 30% to 79% in its languages, and 33% in Maltese, which isn't one of them; English BERT's
+has 95% in English and 56% in French. An initial value, to be checked by the suite small_language."""
 WORDS_A_PIECE, VOCABULARY_SIZES = 100, (2_048, 32_768)
 """Words of text for each piece of a vocabulary of the text, and its least and most pieces. Initial values, to be
 checked by the suite small_language."""
@@ -62,8 +62,8 @@ its language, its script alone, or neither. Initial values, to be checked by the
 
 UNADAPTED_UP_TO = 1e15
 """FLOPs of pretraining up to which a model whose vocabulary spells the text is best fine-tuned as it is: about an hour
-of two cores. Of about 1e14, ten minutes of a core for each road, and less, three languages were measured (MEASURED); of
-more, nothing."""
+of two cores. Three languages were measured with budgets of up to about 1e14, ten minutes of a core for each road
+(MEASURED); larger ones were not."""
 MEASURED = (
     "multilingual-e5-small as it is tagged 92.9% of the words right in Maltese, 86.9% in Uyghur and 94.3% in Ancient "
     "Greek, and 92.0%, 86.9% and 93.4% after minutes of adaptation"
@@ -79,7 +79,7 @@ _TRAINING = Phase(steps=10_000, length=128, batch_size=32)
 _JUDGED_CHARACTERS = 2e6
 """Characters of the sample on which vocabularies are compared, about."""
 _BEFORE_SCRATCH, _FROM_SCRATCH, _AFTER_SCRATCH, _LAST = range(4)
-"""Where a road stands, before all else."""
+"""First part of a road's sort key."""
 _AS_IT_IS, _OWN, _OF_TEXT = "as it is", "own vocabulary", "vocabulary of the text"
 _ORDERS = {
     (True, True): (_AS_IT_IS, _OWN, _OF_TEXT),
@@ -196,8 +196,8 @@ class RoadFinder:
         minutes: float | None = None,
     ) -> list[Road]:
         """The best road first: up to three for each model, and one from scratch, or two if `tags` names a treebank.
-        `time_of_flop`: the time of one FLOP on this machine. `minutes`: those of the pretraining on this machine; None:
-        few."""
+        `time_of_flop`: the time of one FLOP on this machine. `minutes`: those that a pretraining may take on this
+        machine; None: a small budget, up to UNADAPTED_UP_TO."""
         budget = _Budget(minutes, 60 * UNADAPTED_UP_TO * (time_of_flop.hours or 0.0))
         found = [road for name, model in models.items() for road in self._of_model(name, model, tags, budget)]
         found += self._from_scratch(tags)
@@ -319,7 +319,7 @@ def _group(suited: _Suitability, budget: _Budget, words: int) -> int:
 
 
 def _of_unadapted(fits: bool, budget: _Budget) -> str:
-    """Why a model as it is stands where it does."""
+    """The reason for the rank of a model that is fine-tuned as it is."""
     limit = f"about {budget.unadapted:.2g} minutes of pretraining on this machine"
     if not fits:
         return "its vocabulary doesn't fit the text"

@@ -34,7 +34,7 @@ class TextShare(Figures):
 
     name: str
     share: figures.Percentage
-    """Share of the characters, or of the letters of a script."""
+    """A language's share of the characters, or a script's share of the letters."""
 
 
 class Fault(Figures):

@@ -59,7 +59,7 @@ def number_text(value: float, axis: AxisFormat = "number") -> str:
 
 
 def points_for(curves: int) -> int:
-    """Most points of each curve, in a page with so many curves."""
+    """Most points of each curve, in a page with `curves` curves in all."""
     return min(MOST_POINTS, max(2, _MOST_IN_PAGE // max(curves, 1)))
 
 
@@ -73,7 +73,8 @@ def line_chart(
     axis: AxisFormat = "number",
     baseline: tuple[str, float] | None = None,
 ) -> Chart | None:
-    """The curves by name over the steps; None if none has a point. A name has its colour by its place in `curves`.
+    """A chart of the curves over the steps, by name; None if no curve has a point. The colour of a curve depends on its
+    place in `curves`, empty ones included.
 
     `unit`: the title of the vertical axis. `points`: most points of a curve. `baseline`: a dashed line, with its name.
     """
@@ -161,7 +162,8 @@ def _line_description(
 
 
 def _rows(curves: Mapping[str, Curve], x: str, axis: AxisFormat, baseline: tuple[str, float] | None) -> list[list[str]]:
-    """At most _ROWS steps of the curve with the fewest points; of each other curve the newest value up to there."""
+    """One row for each of at most _ROWS steps of the curve with the fewest points (with the most, if these are fewer
+    than three). Every other curve has its newest value up to the step."""
     fewest = min(curves.values(), key=lambda curve: len(curve.steps))
     if len(fewest.steps) < 3:
         fewest = max(curves.values(), key=lambda curve: len(curve.steps))

@@ -40,7 +40,7 @@ class Section:
         self._parts += parts
 
     def add_charts(self, *charts: Chart | None) -> None:
-        """Adds those that there are, side by side where the window is wide, each with its table."""
+        """Adds the charts that aren't None, side by side if the window is wide, each with its table."""
         figures = []
         for chart in charts:
             if chart:

@@ -122,8 +122,8 @@ class Program:
     def moved_bytes(self) -> int:
         """Bytes that a step reads from and writes to a device's main memory.
 
-        Operands and results of every instruction count; of an array of which a slice is read or replaced, that slice.
-        Collectives aren't counted.
+        Operands and results of every instruction count. If only a slice of an array is read or replaced, only that
+        slice counts. Collectives aren't counted.
         """
         return sum(times * self._moved(computation, one) for computation, one, times in self.executed())
 
@@ -214,7 +214,8 @@ class Program:
 
 
 def _computed(computation: Computation, one: Instruction) -> int:
-    """Bytes of its result that an instruction of a fused computation computes, rather than passing them through."""
+    """Bytes of its result that an instruction of a fused computation computes itself; what it passes through doesn't
+    count."""
     if one.kind == "parameter" or one.collective:
         return 0
     if one.kind == "dynamic-update-slice":
@@ -223,7 +224,7 @@ def _computed(computation: Computation, one: Instruction) -> int:
 
 
 def _sent(kind: str, one: Instruction, group: int) -> int:
-    """Bytes that a device sends in a collective of this kind over a group of so many devices."""
+    """Bytes that a device sends in a collective of this kind over a group of `group` devices."""
     if one.kind == "reduce-scatter":
         size = one.bytes * group
     elif one.kind in (kind, "all-reduce", "all-reduce-start"):

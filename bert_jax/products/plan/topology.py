@@ -26,7 +26,8 @@ class Family(NamedTuple):
     whole: bool
     """Whether there are wraparound links only if all sides have such a length."""
     cores: int = 1
-    """What Cloud's accelerator types count of a chip: v4-8 and v5p-8 are four chips of two TensorCores each."""
+    """What one chip counts for in the names of Cloud's accelerator types: v4-8 and v5p-8 are four chips of two
+    TensorCores each."""
     options: dict[str, object] = {}
     """Options with which libtpu describes a chip as one device, as JAX sees it on a TPU machine."""
 

@@ -121,7 +121,8 @@ class RunSummary:
         return {name[:_MOST_NAME]: measured for name, measured in some if measured}
 
     def best_baseline(self, name: str) -> tuple[str, float] | None:
-        """The name and the value of the baseline that has the most of measurement `name`; None if none has it."""
+        """The name and the value of the baseline whose measurement `name` is highest; None if no baseline has this
+        measurement."""
         named = self.word_baselines or {"baseline": self.baseline}
         known = [(each, measured[name]) for each, measured in named.items() if name in measured]
         return max(known, key=operator.itemgetter(1), default=None)

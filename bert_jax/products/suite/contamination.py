@@ -174,7 +174,7 @@ class _Ngrams:
         self._sums = np.concatenate([np.zeros(1, np.uint64), np.cumsum(hashes * powers)])
 
     def ends(self, weight: int) -> Int[np.ndarray, " W"]:
-        """The end of the shortest n-gram of this `weight` that begins at each word; W+1 if there is none."""
+        """The end of the shortest n-gram of at least this `weight` that begins at each word; W+1 if there is none."""
         return np.searchsorted(self._before, self._before[:-1] + weight)
 
     def hashes(self, begin: Int[np.ndarray, " n"], end: Int[np.ndarray, " n"]) -> UInt64[np.ndarray, " n"]:

@@ -19,7 +19,7 @@ from bert_jax.system.workers import in_own_process
 from bert_jax.training.estimate import Estimate
 
 _BACKWARD = 2
-"""The backward pass of a token costs as much as so many forward passes."""
+"""Cost of a token's backward pass, in forward passes."""
 
 
 class MissingRun(Estimate):
@@ -79,8 +79,8 @@ def _is_causal(model: SuiteModel) -> bool:
 def _tokens(
     work: SuiteWork, model: SuiteModel, job: Job, what: str, causal: Callable[[SuiteModel], bool]
 ) -> float | None:
-    """Tokens of forward passes that a job computes, a backward pass being _BACKWARD of them; None if not known.
-    `causal`: whether a model is."""
+    """Number of tokens in the forward passes of a job, in which a backward pass counts as _BACKWARD forward passes;
+    None if not known. `causal` tells whether a model is causal."""
     config = work.recipes.config(model) if model.recipe else None
     if job.task == PRETRAINING and config:
         steps, phases = work.recipes.steps(model) or config.steps, config.phases

@@ -52,7 +52,7 @@ class Job(NamedTuple):
     """Does the training or measurement, and returns its figures by name. Raises UsageError for wrong use, RunError for
     a run that failed."""
     finished: dict[Path, JsonObject]
-    """The figures of the suite's jobs by `path`, of jobs whose files were verified."""
+    """The figures, by `path`, of the suite's finished jobs whose files were verified."""
     needs: "Job | None" = None
     """The pretraining of its model."""
     parts: tuple[str, ...] = ("results.json", *_MODEL)
@@ -88,7 +88,7 @@ class Job(NamedTuple):
         if written.job != self._name:
             return self.file, f"it is of {written.job}"
         for name, content in written.parts.items():
-            # Of fine-tunings the checkpoints are deleted where another setting is the best.
+            # The checkpoints of a fine-tuning are deleted if another setting is the best.
             is_deleted = name == "checkpoints" and self.task != PRETRAINING and not (self.path / name).exists()
             if not is_deleted and content_hash(self.path / name) != content:
                 return self.path, f"{name} is not as it was written"
@@ -156,8 +156,8 @@ def run_figures(run: Path) -> JsonObject:
 
 
 def model_hash(place: Place) -> str:
-    """Content hash of a model: of a run or a checkpoint the settings, the tokenizer and the checkpoints or this one, of
-    a folder all files."""
+    """Content hash of a model. A run counts by its settings, tokenizer and checkpoints; a checkpoint by itself and the
+    run's settings and tokenizer; any other folder by all of its files."""
     if is_checkpoint(place):
         return content_hash(place.parent.parent / "config.json", place.parent.parent / "tokenizer", place)
     return content_hash(*(place / name for name in _MODEL)) if (place / "checkpoints").is_dir() else content_hash(place)

@@ -31,7 +31,7 @@ from bert_jax.training.devices import timed_in_turn
 PLATEAU_LOSS = 6.0
 """A lower loss of masked tokens shows that a model has learned more than the frequencies of words."""
 _STEPS_A_ROUND, _SLOW_STEP_S = 10, 0.2
-"""Number of steps in one time measurement; seconds of a step from which on it is measured by itself."""
+"""Number of steps in one time measurement; a step that takes at least so many seconds is timed alone."""
 
 
 @quiet()

@@ -1,6 +1,6 @@
 """Pretrains the recipes of a suite on equal terms: one vocabulary, one budget, the same held-out tokens.
 
-What trains and measures is imported by the methods that do so: jobs are named and looked up without JAX.
+Methods that train or measure import what they need themselves, so jobs are named and looked up without JAX.
 """
 
 from collections.abc import Mapping
@@ -113,7 +113,8 @@ class RecipeWork:
         return budget.steps if budget else None
 
     def _steps_measured(self, seconds: Mapping[str, float] = MappingProxyType({})) -> list[Job]:
-        """The measurement of each recipe's step; `seconds` are what was measured."""
+        """The job that keeps the time of each recipe's step. `seconds`: newly measured times by recipe, which the jobs
+        then write."""
         jobs = list[Job]()
         for name, model in self._recipes.items():
             shaped_by = changed_settings(self.config(model)), self._processes.at_once

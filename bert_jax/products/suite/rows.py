@@ -22,8 +22,8 @@ class RowSearch:
         """What wasn't found, in words."""
 
     def files(self, pattern: str, several: bool = False) -> list[str]:
-        """The absolute paths of one file or `several`; `pattern` itself, with a note in `missing`, if there are none or
-        too many."""
+        """The absolute paths of the files that `pattern` names; `pattern` itself if there are none. `missing` gets a
+        note if there are none, or several files and not `several`."""
         places = find_rows(pattern, self.data)
         if not places or len(places) > 1 and not several:
             self.missing.append(f"no {pattern}" if not places else f"{len(places)} files {pattern} instead of one")

@@ -21,7 +21,7 @@ _LEAST = 1e-12
 _RESAMPLES = 1000
 """Draws of the bootstrap."""
 _LEAST_PAIRS = 10
-"""Pairs of a file that show by themselves how much outcomes vary."""
+"""A file of at least this many pairs shows by itself how much outcomes vary."""
 _AT_ONCE = 64
 """Draws of the bootstrap that are multiplied together, to bound its memory."""
 
@@ -90,7 +90,8 @@ def difference_text(name: str, first: str, compared: Difference, rows: str = "ro
 
 
 def adjusted(probabilities: Sequence[float]) -> list[float]:
-    """Holm's probabilities for several comparisons (Holm 1979): each below LEVEL counts."""
+    """Holm's probabilities for several comparisons (Holm 1979). A difference counts if its probability is below
+    LEVEL."""
     order = np.argsort(probabilities)
     factors = len(probabilities) - np.arange(len(probabilities))
     raised = np.maximum.accumulate(np.minimum(np.asarray(probabilities)[order] * factors, 1.0))
@@ -112,7 +113,8 @@ def row_sums(golds: Num[np.ndarray, " N"], predicted: Num[np.ndarray, " N"], cla
 
 
 def scored_sums(sums: Float[np.ndarray, "R K"], rows: int, metric: str) -> Float[np.ndarray, " R"]:
-    """The metric of each row of `sums`, which are over `rows` rows of data. Sums of `tag_counts` have three columns."""
+    """The metric for each of the R lines of `sums`. Each line is a sum over `rows` rows of data. Sums of `tag_counts`
+    have three columns."""
     if metric in ("pearson", "spearman"):
         x, y, xx, yy, xy = (sums[:, 5 * (metric == "spearman") + place] / rows for place in range(5))
         with np.errstate(all="ignore"):

@@ -19,7 +19,7 @@ MOST = 1000
 EACH = "each"
 """In place of a model in a [[models]] table: each model of the command line."""
 HELD_OUT_TASK = "held-out tokens"
-"""How the names of tasks begin that measure what recipes learned."""
+"""Beginning of the names of the tasks that measure what recipes learned."""
 BITS_TASK = "held-out text"
 """The task that measures recipes of different vocabularies."""
 AVERAGE, RANK, PRETRAINING = "average", "rank", "pretraining"
@@ -35,7 +35,7 @@ _SET_ELSEWHERE = {
     "data.words": "a config, which may name a function of a program",
     "objective.class-name": "bert_jax.pretrain(objective=...)",
 }
-"""What `set` and a grid can't have, settings and groups of them, and where it is set instead."""
+"""Settings, or groups of settings, that `set` and a grid can't have -> where they are set instead."""
 Values = dict[str, Any]
 """Settings of a config by their dotted names."""
 

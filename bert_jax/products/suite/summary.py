@@ -22,9 +22,9 @@ from bert_jax.products.suite.tasks import AND, FineTuning, HeldOutTokens, RowOut
 from bert_jax.products.suite.work import SuiteWork
 
 BASELINE = "baseline"
-"""Name of the row of what needs no model."""
+"""Name of the row of scores that need no model."""
 _FEWEST_RANKED = 3
-"""Least number of models of which the best is named; of two, the comparison with the first says it."""
+"""Least number of models for which a verdict names the best; for two, the comparison with the first model says it."""
 _BASELINES = "the most frequent class or tag, the mean number, 0.5 for pairs, BM25 for texts to find"
 
 
@@ -96,7 +96,7 @@ class Summary:
         if len(averaged) > 1:
             self.cells[AVERAGE] = {name: _average([cells[name] for cells in averaged]) for name in names}
         self.without_verdict = list[str]()
-        """The tasks on which neither seeds nor rows vary; because of these averages aren't compared."""
+        """The tasks on which neither seeds nor rows vary. If there is one, averages aren't compared."""
         self._known_errors = dict[tuple[str, ...], list[tuple[float, int]]]()
         self.differences = self._differences()
         """Of each model but the first on each task, by model and task, with Holm's probabilities."""
@@ -113,7 +113,7 @@ class Summary:
                 of_cell = {key: value for key, value in cell._asdict().items() if key not in ("scores", "outcomes")}
                 rank = self.ranks[name] if task == AVERAGE else _rank(cells, name)
                 of_cell |= {"mean": cell.mean, "spread": cell.spread, "seeds": list(cell.scores), "rank": rank}
-                table.append(compared | of_cell)  # whose seeds are named, not counted
+                table.append(compared | of_cell)  # the `seeds` of `of_cell` replace the count in `compared`
         return {
             "suite": self.suite.tables.model_dump(mode="json", exclude_none=True, by_alias=True),
             "pretrained": self.pretrained,
@@ -200,7 +200,7 @@ class Summary:
         return difference_text(name, self.suite.models[0].name, found, " and ".join(rows or ["rows"]))
 
     def _edges(self) -> Iterator[str]:
-        """Yields a sentence for each end of the grid's numbers at which best settings are."""
+        """Yields a sentence for each highest or lowest number of the grid that is the best for some model and task."""
         for name, values in self.suite.tables.grid.items():
             for extreme, side, further in ((max, "highest", "higher"), (min, "lowest", "lower")):
                 if len(values) < 2 or not all(type(value) in (int, float) for value in values):
@@ -292,7 +292,8 @@ class Summary:
 
 
 def _paired(ours: Cell, theirs: Cell) -> tuple[list[float], list[float]]:
-    """The scores of two models by seed. A model that is measured once has the same score for all seeds."""
+    """The scores of two models, paired by seed. If they share fewer than two seeds, as when one is measured once, its
+    mean stands for the seeds that it lacks."""
     seeds = [seed for seed in ours.scores if seed in theirs.scores]
     if len(seeds) < 2:
         seeds = max([list(ours.scores), list(theirs.scores)], key=len)
@@ -327,7 +328,8 @@ def _row_error(ours: Cell, theirs: Cell) -> list[tuple[float, int]]:
 
 
 def _average(cells: Sequence[Cell]) -> Cell:
-    """The means over tasks, for the seeds of the task that has most; a task without seeds has the same score in all."""
+    """The means over tasks, for the seeds of the task that has most. A task that lacks a seed counts with its mean over
+    seeds."""
     seeds = max((list(cell.scores) for cell in cells), key=len)
     means = {seed: statistics.fmean(cell.scores.get(seed, cell.mean) for cell in cells) for seed in seeds}
     known = [cell.baseline for cell in cells if cell.baseline is not None]

@@ -1,6 +1,6 @@
 """The kinds of tasks of a suite, a class for each: its settings, the files behind its score, and its measurement.
 
-What measures is imported by the methods that measure, so that a suite is read and checked without JAX.
+Methods that measure import what they need themselves, so a suite is read and checked without JAX.
 """
 
 from collections import Counter

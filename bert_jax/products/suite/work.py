@@ -1,6 +1,6 @@
 """Does the runs of a suite that are missing.
 
-What trains and measures is imported by the methods that do so: a suite is checked without JAX.
+Methods that train or measure import what they need themselves, so a suite is checked without JAX.
 """
 
 import contextlib
@@ -219,7 +219,8 @@ class SuiteWork:
         return []
 
     def _model(self, model: SuiteModel, seed: int) -> tuple[Path, Job | None, str]:
-        """The trained model, or the run of a recipe with the job that trains it; a hash that tells either."""
+        """The path of a trained model, or the run of a recipe with the job that trains it; and a hash of the model, or
+        of the figures of its training."""
         if model.path:
             return Path(model.path), None, self._model_hash(place_of(model.path))
         training = self.recipes.pretraining(model, seed)
