@@ -1,7 +1,7 @@
 # Sourced by the launchers that start a run again.
 #   RESTARTS        how often at most (default: 100)
 #   RETRY_SECONDS   the pause before each (default: 10)
-STOPPED=0 # 1 once someone has asked for the end
+STOPPED=0 # 1 once someone has stopped the run
 STARTED_AGAIN=0
 
 # attend COMMAND...: runs it and returns its exit code. SIGTERM and Ctrl-C reach it as SIGTERM, upon which a run writes a
@@ -24,7 +24,8 @@ attend() {
   return "$code"
 }
 
-# cut_off CODE: prints how a run was cut off that could have gone on. Fails for other codes: 1 and 2 would come again.
+# cut_off CODE: prints how a run was cut off, if starting it again helps. Fails for other codes: after 1 or 2 the run
+# would fail again.
 cut_off() {
   case "$1" in
     143) echo "stopped after a checkpoint" ;;
@@ -36,7 +37,7 @@ cut_off() {
   esac
 }
 
-# another HOW CODE: counts a restart; fails where there have been enough.
+# another HOW CODE: counts a restart; fails after RESTARTS of them. HOW and CODE are for the message.
 another() {
   STARTED_AGAIN=$((STARTED_AGAIN + 1))
   if [ "$STARTED_AGAIN" -gt "${RESTARTS:-100}" ]; then
@@ -45,7 +46,7 @@ another() {
   fi
 }
 
-# again CODE: after a pause, success if a run that ended with CODE is to be started again.
+# again CODE: succeeds, after a pause, if a run that ended with CODE should be started again.
 again() {
   local how
   if [ "$STOPPED" = 1 ] || ! how="$(cut_off "$1")"; then

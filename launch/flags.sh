@@ -6,7 +6,8 @@
 # and CF_FOR_ALL_REDUCE in MaxText's benchmarks/xla_flags_library.py.
 tpu_flags() {
   local flags=(
-    # Gradients are summed over the chips while the next layer's are computed, in the same loops. Neither does it alone.
+    # Gradients are summed over the chips while the next layer's are computed, in the same loops. Only both
+    # flags together do this.
     --xla_enable_async_all_reduce=true
     --xla_tpu_enable_async_collective_fusion_fuse_all_reduce=true
   )

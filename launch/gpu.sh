@@ -2,9 +2,9 @@
 # Pretrains on all NVIDIA GPUs of this machine, or of the nodes of a Slurm job, one process a node:
 #   launch/gpu.sh CONFIG --workdir RUN [ARGS...]
 #   sbatch --nodes 2 --gpus-per-node 8 launch/gpu.sh CONFIG --workdir RUN [ARGS...]
-# or the first within salloc or srun. Under Slurm the project's directory, from which it is submitted, and RUN are to be
-# seen by all nodes. Sets up .venv with the extra cuda. A run that is cut off (exit code 143 or 137) goes on by itself, a
-# batch job by being queued again; any other exit code is passed on.
+# or the first within salloc or srun. Under Slurm, all nodes must see RUN and the project's directory, from which the job
+# is submitted. Sets up .venv with the extra cuda. A run that is cut off (exit code 124, 134, 137, 143 or 255) is started
+# again; a batch job is queued again. Any other exit code is passed on.
 # Variables: RESTARTS and RETRY_SECONDS of launch/again.sh, PYTHON and VENV of launch/setup.sh, XLA_FLAGS.
 #SBATCH --ntasks-per-node=1
 #SBATCH --requeue
@@ -39,7 +39,7 @@ count_gpus() {
   echo "$count"
 }
 
-# This node's process of a Slurm step. JAX would give it the first GPU alone, for it expects a process for each.
+# This node's process of a Slurm step. By default JAX would use only the first GPU, as it expects a process for each GPU.
 on_this_node() {
   local count code=0
   count="$(count_gpus)"
@@ -52,8 +52,8 @@ on_this_node() {
   return "$code"
 }
 
-# Where a process of this job leaves the exit code of a failure: srun ends with the highest code of all, and that is of the
-# others, which have lost it (134).
+# The file in which a process of this job leaves the exit code of its failure. srun ends with the highest code of all
+# processes, which is 134: that of the others, which have lost the failed one.
 failed() { echo "$VENV/failed-${SLURM_JOB_ID:-}"; }
 
 # All nodes of a Slurm job. When the first process has ended the others may still be writing the checkpoint, so they
@@ -72,7 +72,7 @@ on_all_nodes() {
   if how="$(cut_off "$code")" && scontrol show job "$SLURM_JOB_ID" | grep -q "JobState=RUNNING" &&
     another "$how" "$code"; then
     echo "$how (exit code $code); queueing job $SLURM_JOB_ID again" >&2
-    scontrol requeue "$SLURM_JOB_ID" || true # salloc's can't be: what it says and the exit code tell
+    scontrol requeue "$SLURM_JOB_ID" || true # fails for a job of salloc; its message and the exit code tell
   fi
   return "$code"
 }

@@ -33,10 +33,10 @@ find_python() {
   return 2
 }
 
-# install [EXTRA]: the project in .venv, editable, with everything it needs.
+# install [EXTRA]: installs the project in .venv, editable, with everything it needs.
 install() {
   local extra="${1:-}" versions="${VERSIONS:-tested}" constraints python requirements state more kept="" of_versions=""
-  local holding=("$extra") # the extras that hold all packages of this one
+  local holding=("$extra") # the extras that include all packages of this one
   VENV="${VENV:-.venv}"
   requirements="$(cat setup.cfg launch/constraints.txt | cksum)"
   case "$versions" in
@@ -83,7 +83,7 @@ install() {
   echo "$state" >>"$VENV/installed"
 }
 
-# oldest [EXTRA]: a file with the oldest versions that setup.cfg allows, and what they need.
+# oldest [EXTRA]: writes a file with the oldest versions that setup.cfg allows, and what they need; prints its path.
 oldest() {
   "$VENV/bin/python" -m pip install --disable-pip-version-check uv >/dev/null
   "$VENV/bin/python" -m uv pip compile --quiet --python "$VENV/bin/python" --resolution lowest-direct \
@@ -91,7 +91,7 @@ oldest() {
   echo "$VENV/oldest.txt"
 }
 
-# progress: of pip's output, the lines that say which packages are downloaded, and how many are installed.
+# progress: prints, of pip's output, which packages are downloaded and how many are installed.
 progress() {
   local line packages
   while IFS= read -r line; do
@@ -106,7 +106,8 @@ progress() {
   done
 }
 
-# take_kept: makes $VENV what is kept as $kept, if anything is. Its files are shared: pip replaces files, and writes into none.
+# take_kept: copies the kept environment $kept, if there is one, to $VENV. Both share their files (hard links), which is
+# safe because pip replaces files and never writes into them.
 take_kept() {
   if [ -d "$kept" ]; then
     echo "Taking $VENV from $kept"
@@ -115,13 +116,13 @@ take_kept() {
   fi
 }
 
-# keep: $VENV as $kept, which is there whole or not at all; of all the six that were used last stay.
+# keep: copies $VENV to $kept, completely or not at all, and deletes all kept environments but the six used last.
 keep() {
   local new="$kept.$$" old
   if ! [ -d "$kept" ]; then
     mkdir -p "$ENVIRONMENTS"
     copy "$VENV" "$new"
-    mv -T "$new" "$kept" 2>/dev/null || rm -rf "$new" # another was faster
+    mv -T "$new" "$kept" 2>/dev/null || rm -rf "$new" # another process was faster
   fi
   find "$ENVIRONMENTS" -mindepth 1 -maxdepth 1 -printf '%T@ %p\n' | sort -rn | tail -n +7 | while read -r _ old; do
     rm -rf "$old"

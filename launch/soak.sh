@@ -1,14 +1,14 @@
 #!/usr/bin/env bash
 # Trains a small model while faults are thrown at it at random, then the same model without any, and compares. Prints
 # how many faults of each kind the run survived, and whether its measurements and states are the undisturbed run's to
-# the last bit. Exit code 0 if it survived all and they are.
+# the last bit. Exits with 0 if the run survived all faults and both are equal.
 #   launch/soak.sh [ARGS...]
 # ARGS are settings of the run, as bert-jax pretrain takes them. A full and a slow disk need root, who may mount one.
 #   SOAK_SECONDS     how long faults are thrown (default: 3600); the undisturbed run comes on top
-#   PAUSE_SECONDS    the longest pause between two of them, and how long what lasts takes (default: 10)
+#   PAUSE_SECONDS    the longest pause between two faults, and the longest time that a lasting fault takes (default: 10)
 #   PATIENCE_SECONDS how long the run has to recover before it counts as lost (default: 300)
 #   FAULTS           which kinds (default: kill terminate pause full_disk slow_disk damaged_checkpoint damaged_data)
-#   SEED             of the choice of faults and pauses (default: 1)
+#   SEED             seed of the choice of faults and pauses (default: 1)
 #   SOAK_DIRECTORY   where everything goes, deleted first (default: runs/soak)
 #   DISK_MEGABYTES   size of the disk (default: 100)
 # and PYTHON and VENV of launch/setup.sh.
@@ -39,7 +39,7 @@ if [ "${#faults[@]}" = 0 ]; then
   echo "FAULTS names no fault; give some of: $kinds" >&2
   exit 2
 fi
-# Steps of some milliseconds and a checkpoint a second, so that faults meet all that a run does; it never ends.
+# Steps of some milliseconds and a checkpoint a second, so that faults hit every activity of the run, which never ends.
 config=(configs/demo.py --vocabulary.size 2000 --model.hidden-size 64 --model.feedforward-size 128 --model.dropout 0.1
   --phases.0.steps 1000000 --execution.accumulation 2 --execution.max-skipped-steps 5 --logging.every 10
   --checkpoints.every 100 --evaluation.every 500 --evaluation.max-sequences 64 "$@")
@@ -100,7 +100,7 @@ saved_step() { # of the disturbed run
   echo "$((10#$name))"
 }
 
-# patiently COMMAND...: success once it succeeds; failure when the run has ended by then, or takes too long.
+# patiently COMMAND...: repeats COMMAND until it succeeds. Fails if the run ends first, or after PATIENCE_SECONDS.
 patiently() {
   local until=$((SECONDS + ${PATIENCE_SECONDS:-300}))
   while ! "$@"; do
@@ -192,7 +192,7 @@ fault_damaged_checkpoint() {
   restart && said "is set aside" && rm -r "$disturbed"/checkpoints/damaged-*
 }
 
-fault_damaged_data() { # named by the run, which ends; put back; gone on with
+fault_damaged_data() { # the run names the damage and ends; with the files put back, it goes on
   local file code=0
   said_before="$(wc -l <"$log")"
   for file in "$disturbed"/data/*/train-*; do
@@ -254,7 +254,7 @@ train_undisturbed() { # STEP: however long it takes
   ended || [ $? = 143 ]
 }
 
-measurements() { # RUN STEP: what it measured up to there, but not how fast
+measurements() { # RUN STEP: what the run measured up to the step, except its speed
   awk -F '[:,]' -v last="$2" '$2 <= last' "$1/metrics.jsonl" |
     sed -E 's/"[a-z]*_per_second": [^,]*, //g; s/"mfu": [^,]*, //'
 }

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Pretrains on a Cloud TPU, one machine or a slice of many: creates it or finds it, sets it up, starts the run on all its
-# workers and prints the log of the first. The run goes on without this script, which started again attaches to it; as
-# long as the script lives, a run that is cut off or whose machine is lost is started again, on a new machine if need be.
+# workers and prints the log of the first. The run goes on if this script ends, and the script attaches to it when it is
+# given again. While the script runs, it restarts a run that is cut off or has lost its machine, if need be on a new one.
 #   launch/tpu.sh CONFIG --workdir gs://BUCKET/RUN [ARGS...]
 #   launch/tpu.sh stop      ends the run with a checkpoint; the TPU stays, and is paid for
 #   launch/tpu.sh delete    the same, and deletes the TPU
@@ -43,7 +43,7 @@ prepare() {
   workers all "mkdir -p bert_jax && tar -xzf bert_jax.tgz -C bert_jax && bash bert_jax/launch/tpu_worker.sh setup"
 }
 
-# The run's exit code, by those of its workers: if one is cut off or fails, the others fail because of it.
+# The run's exit code, from those of its workers: if one is cut off or fails, the others fail because of it.
 verdict() {
   local code
   for code in 143 137 2 1; do
@@ -81,7 +81,7 @@ pretrain() {
     code=0
     session "$@" || code=$?
     if [ "$code" != 0 ] && [ "$STOPPED" = 0 ] && [ "$(state)" != ACTIVE ]; then
-      code=255 # whatever the workers made of it
+      code=255 # the machine is lost, whatever codes the workers gave
     fi
     again "$code" || return "$code"
   done
@@ -105,13 +105,13 @@ delete() {
   fi
 }
 
-# What the workers would refuse, before there is a TPU to pay for.
+# Refuses what the workers would refuse, before a TPU is created and paid for.
 check() {
   if [[ "${1:-}" == "" || "$1" == -* || " $* " != *" --workdir"* ]]; then
     echo "usage: launch/tpu.sh CONFIG --workdir gs://BUCKET/RUN [ARGS...], launch/tpu.sh stop or launch/tpu.sh delete" >&2
     exit 2
   fi
-  local table="${1#configs/}" # of experiments/modern: configs/experiments.py
+  local table="${1#configs/}" # experiments/modern is in configs/experiments.py
   if [[ "$1" != gs://* ]] && ! [ -e "./$1" ] && ! [ -f "configs/${table%%/*}.py" ] || [[ "$1" == runs/* ]]; then
     echo "$1 isn't what the workers get: CONFIG is a file in $PWD, but not in runs/, a name of configs/, or a run at gs://..." >&2
     exit 2

@@ -18,7 +18,7 @@ tpus() { # GROUP COMMAND ARGS...
   gcloud compute tpus "$1" "$2" --zone="$ZONE" ${PROJECT:+"--project=$PROJECT"} --quiet "${@:3}" </dev/null
 }
 
-# What the queued resource is: ACTIVE, WAITING_FOR_RESOURCES, ... (cloud.google.com/tpu/docs/queued-resources), ABSENT, or
+# The queued resource's state: ACTIVE, WAITING_FOR_RESOURCES, ... (cloud.google.com/tpu/docs/queued-resources), ABSENT, or
 # UNKNOWN where gcloud can't tell.
 state() {
   local answer
@@ -59,7 +59,8 @@ acquire() {
     case "$now" in
       ACTIVE) return ;;
       ABSENT)
-        # Refused at first it will be again; after a preemption the quota may not be free yet.
+        # A refused first creation isn't tried again: it would be refused again. After a preemption the quota may not
+        # be free yet.
         if ! create && { [ "$STARTED_AGAIN" = 0 ] || ! again 255; }; then
           give_up "can't be created; above is what gcloud says"
         fi

@@ -1,11 +1,11 @@
 #!/usr/bin/env bash
-# What launch/tpu.sh has done on each worker of a TPU; the run outlives the connection. In runs/worker are its `log`, `pid`
-# and exit `code`, `stopped` where it was asked to stop, and `lock`, held as long as any process of the run lives.
+# Commands that launch/tpu.sh gives on each worker of a TPU; the run outlives the connection. runs/worker has the run's
+# `log`, `pid` and exit `code`, `stopped` if it was asked to stop, and `lock`, held as long as any of its processes lives.
 #   setup           a Python that is new enough, and .venv with the extras tpu and gcs
 #   state           prints `running` or `idle`
 #   start ARGS...   starts bert-jax pretrain ARGS, unless it is running
 #   follow          prints the log until the run has ended
-#   end [SECONDS]   waits so long for the end (default: 300), then kills; prints the exit code, or `stopped`
+#   end [SECONDS]   waits SECONDS for the end (default: 300), then kills the run; prints its exit code, or `stopped`
 #   stop            asks for a checkpoint and the end
 set -euo pipefail
 cd "$(dirname "$0")/.."
