@@ -70,14 +70,14 @@ class PackedBatches(ABC):
     """A random-access source whose element i is batch i, a function of the examples, the seed and i alone.
 
     The examples are divided into strata of similar length. Each epoch has its own random order within each stratum, and
-    a batch takes one example of each. So all batches have about as many tokens. The examples of a batch are packed into
-    as few rows as possible, and filled up with empty rows to one of a few numbers of rows, often the only one. The step
-    is compiled for each.
+    a batch takes one example of each stratum, so all batches have about the same number of tokens. The examples of a
+    batch are packed into as few rows as possible. Empty rows fill the batch up to one of a few numbers of rows, often
+    only one, because the step is compiled for each number.
     """
 
     every_example: bool
-    """Whether each epoch has every example; its last batches then have one less than the first. Otherwise all batches
-    are full, and each epoch leaves out other examples."""
+    """Whether each epoch has every example; the last batches of an epoch may then have one example fewer than the
+    first. Otherwise all batches are full, and each epoch leaves out a few examples, every time others."""
 
     def __init__(
         self,
@@ -210,7 +210,8 @@ def places_in_rows(rows: Int[np.ndarray, " n"]) -> Int[np.ndarray, " n"]:
 def _placed(
     shape: tuple[int, int], place: tuple[np.ndarray, np.ndarray], values: ArrayLike, dtype: DTypeLike, empty: float = 0
 ) -> np.ndarray:
-    """An array [*shape, ...] with `values` at `place`, their rows and places in the rows; `empty` elsewhere."""
+    """An array [*shape, ...] with `values` at `place` and `empty` elsewhere. `place`: the row of each value, and its
+    place in the row."""
     values = np.asarray(values, dtype)
     array = np.full((*shape, *values.shape[1:]), empty, dtype)
     array[place] = values
@@ -304,7 +305,7 @@ class TextBatch(NamedTuple):
     slot: Int[AnyArray, "R N"]
     """Group number times S, plus the text's slot in the group; P S where a row has no text."""
     text: Int[AnyArray, "R N"]
-    """Number of the text among the distinct texts of the training rows."""
+    """Number of the text among the distinct texts of the training rows; -1 where a row has no text."""
     score: Float[AnyArray, "R N"]
     """Score of the text's group; 0 if the group has none."""
     weight: Float[AnyArray, "R N"]
@@ -314,8 +315,8 @@ class TextBatch(NamedTuple):
 
 
 class TextBatches(PackedBatches):
-    """The batches of kind `vectors`. The texts of an example are packed by themselves, since the two texts of a pair
-    may differ much in length."""
+    """The batches of kind `vectors`. Each text of an example is packed by itself, since the two texts of a pair may
+    differ much in length."""
 
     every_example = False
 

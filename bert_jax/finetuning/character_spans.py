@@ -53,8 +53,9 @@ def word_places(text: str) -> list[Range]:
 def tags_of(record: Record, name: str, text: str, repairs: Counter[str]) -> list[str]:
     """The tag of each word of `text`, B-TYPE, I-TYPE or O, from the spans in column `name`.
 
-    A span is extended to whole words. It is left out if all of these belong to the span before. `repairs` counts both.
-    Raises UsageError, which names the record, for spans that overlap, leave the text, or are written in another way.
+    A span is extended to whole words, and left out if all of its words belong to the span before it. `repairs` counts
+    spans that are extended or left out. Raises UsageError, which names the record, for spans that overlap, leave the
+    text, or are written in another way.
     """
     spans, places = _checked(record, name, text, repairs), word_places(text)
     begins, ends = [place[0] for place in places], [place[1] for place in places]

@@ -37,8 +37,8 @@ _LARGEST = 1e18
 def text(record: Record, template: str, remedy: str | None = None) -> str:
     """The text of a column, or of several: `{title}. {body}`; empty if it is null.
 
-    Raises UsageError for a column that is missing or not a text. `remedy` ends the message about a missing one; None:
-    it names the flags of the commands that read rows.
+    Raises UsageError for a column that is missing, not a text, or too long. `remedy` ends the message about a missing
+    column; None: the message names the flags of the commands that read rows.
     """
     if "{" not in template:
         return _text(record, template, remedy)
@@ -59,7 +59,7 @@ def word_list(record: Record, name: str) -> list[str]:
 def whole_number(record: Record, name: str, value: object, repairs: Counter[str]) -> int:
     """The value found under `name` as a whole number.
 
-    A number that is written as a text is read and counted in `repairs`.
+    A number that is written as a text is read and counted in `repairs`. Raises UsageError for any other value.
     """
     if isinstance(value, str) and len(value) <= _MOST_DIGITS and _WHOLE.fullmatch(value):
         repairs["offsets given as texts, read as numbers"] += 1

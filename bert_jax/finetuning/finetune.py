@@ -83,9 +83,9 @@ def finetune(
     not in a file are saved in the run's folder data/. `on_measured` receives every line of metrics.jsonl; if it returns
     True, the run is finished after that step.
 
-    Raises UsageError if something given is wrong, RunError if the run fails or the compiler computes wrong on this
-    machine, HostLost if another process of it dies, and Interrupted if it is stopped. Once the cause is removed, the
-    same call resumes the run.
+    Raises UsageError if an argument, a setting or an input is wrong, RunError if the run fails or the compiler computes
+    wrong values on this machine, HostLost if another process of the run dies, and Interrupted if the run is stopped.
+    Once the cause is removed, the same call resumes the run.
     """
     check_call("finetune", config, FinetuneConfig, on_measured)
     if init is not None:
@@ -128,7 +128,8 @@ def _fine_tuned(config: FinetuneConfig, run: RunDirectory, on_measured: OnMeasur
 
 
 def plan_finetuning(config: FinetuneConfig, run: RunDirectory) -> FineTuningPlan:
-    """Reads model and rows and writes nothing. Raises UsageError; warns if the memory may not suffice."""
+    """Reads and checks settings, model and rows, and writes nothing. Raises UsageError if one of them can't be used;
+    prints a message if a step may not fit the memory."""
     mesh = make_mesh(config.mesh)
     check_batch_size(config.task.batch_size, config.execution.accumulation, mesh)
     started = open_model(config)
@@ -159,8 +160,8 @@ def plan_finetuning(config: FinetuneConfig, run: RunDirectory) -> FineTuningPlan
 
 
 def read_rows(config: FinetuneConfig, started: TrainedModel) -> tuple[TrainingRows, LabelledRows | None]:
-    """The encoded training rows, and the rows that choose the checkpoint if there are any. No device is used. Raises
-    UsageError for rows that the task can't learn from or be measured on."""
+    """The encoded training rows, and the dev rows, which choose the checkpoint, if there are any. No device is used.
+    Raises UsageError for rows that the task can't learn from or be measured on."""
     task = _shortened(_with_pooling(config.task, started.task), started.config.max_positions)
     learned = read_training(task, started.tokenizer)
     measured = read_labelled(learned.task, learned.held_out) if config.task.dev or learned.held_out else None

@@ -115,7 +115,7 @@ class JudgedTexts:
 
         `widths`: further widths that vectors are cut to, whose metrics have names like `64/ndcg@10`. `on_read` is
         called with the number of documents compared since the last call. A document that is the query itself is left
-        out of its ranking. One block of the corpus' vectors is in memory.
+        out of its ranking. One block of the corpus' vectors is in memory at a time.
         """
         baseline, metrics = self.bm25, dict[str, float]()
         queries = np.concatenate([*embed(self.queries, "query")])

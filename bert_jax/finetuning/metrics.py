@@ -157,7 +157,7 @@ def _library(name: str) -> ModuleType:
 
 
 def class_results(names: Sequence[str], golds: Counter[str], predicted: Counter[str], right: Counter[str]) -> Results:
-    """The figures of each of `names`; and in words, which of them are never predicted or never right.
+    """The figures of each of the classes `names`; and in words, which classes are never predicted or never right.
 
     The counters say how often each class is the right answer, how often it is predicted, and how often both.
     """
@@ -226,10 +226,10 @@ def answer_metrics(
 ) -> dict[str, float]:
     """The metrics of answers: `exact_match` and `f1`, each by the best of a question's `golds`.
 
-    A question without an answer has no golds. `predictions` are those of BestSpans. If these have null odds, there are
-    further metrics. Both metrics are also given for the questions with an answer (`answerable_f1`), and for the
-    questions without one (`unanswerable_f1`). `best_f1` is the best F1 over all thresholds of the odds, and
-    `best_f1_threshold` is its threshold.
+    A question without an answer has no golds. `predictions` are those of BestSpans. If these have null odds, both
+    metrics are also given for the questions with an answer (as `answerable_f1`) and for the questions without one (as
+    `unanswerable_f1`). `best_f1` is then the best F1 over all thresholds of the odds, and `best_f1_threshold` is its
+    threshold. `splits_characters`: the setting `task.span.by_character`.
     """
     pairs = list(zip(golds, predictions, strict=True))
     scores = np.array([scored(gold, one["predicted_answer"], splits_characters) for gold, one in pairs]).reshape(-1, 2)
@@ -248,7 +248,8 @@ def answer_metrics(
 
 
 def scored(golds: Sequence[str], answer: str, splits_characters: bool) -> tuple[float, float]:
-    """Exact match and F1 of an answer. Each is the best over the gold answers."""
+    """Exact match and F1 of an answer, each the best over the gold answers. Without gold answers, the empty answer is
+    right. `splits_characters`: the setting `task.span.by_character`."""
     golds = [gold for gold in golds if _normalised(gold, splits_characters)] or [""]
     exact = max(float(_normalised(gold, splits_characters) == _normalised(answer, splits_characters)) for gold in golds)
     return exact, max(_f1(_words(gold, splits_characters), _words(answer, splits_characters)) for gold in golds)

@@ -139,17 +139,17 @@ def _ndcg(gains: Float[np.ndarray, " N"], ideal: Float[np.ndarray, " M"]) -> flo
 
 
 class BestDocuments:
-    """For each query, the documents with the highest scores in float32; of equal scores, those of greater keys."""
+    """For each query, the documents with the highest scores in float32. Among equal scores, greater keys rank first."""
 
     def __init__(self, queries: int, most: int):
-        """`queries`: their number. `most`: the number of documents that are kept of each."""
+        """`queries`: the number of queries. `most`: the number of documents that are kept for each query."""
         self.ranked: list[list[tuple[float, Any]]] = [[] for _ in range(queries)]
         """For each query, the scores and keys of its best documents so far, the best first."""
         self._most, self._least = most, np.full(queries, np.finfo(np.float32).min)
         """`_least`: the score that a later document must reach."""
 
     def add(self, keys: Sequence[Any], scores: Num[np.ndarray, "Q N"]) -> None:
-        """Compares the next N documents. A score that is not a number, or minus infinity, is never ranked."""
+        """Ranks the next N documents. A document whose score is not a number, or minus infinity, is never ranked."""
         scores = scores.astype(np.float32)
         good = scores >= self._least[:, None]
         for query in np.flatnonzero(good.any(axis=1)).tolist():
@@ -192,7 +192,8 @@ def similarity_metrics(scores: Sequence[float], cosines: Float[np.ndarray, " N"]
 def retrieval_errors(rows: Retrieval, ranking: Ranking) -> list[Mistake]:
     """The worst ten of the queries for which a wrong candidate is ranked first.
 
-    Each has its text, the right candidate with its rank, and as the predicted one the candidate that is ranked first.
+    A mistake has the query's text, the best right candidate with its rank as `right`, and the candidate that is ranked
+    first as `predicted`.
     """
     first = np.array([ranks[0] for ranks in ranking.ranks])
     worst = [number for number in np.argsort(-first, kind="stable")[:MOST_ERRORS] if first[number] > 1]
@@ -211,8 +212,8 @@ def similarity_errors(
 ) -> list[Mistake]:
     """The ten of N pairs whose rank by cosine differs most from their rank by score.
 
-    Each has its texts, the right score, and the cosine as the predicted one. Both come with the share of pairs below
-    them.
+    A mistake has the pair's texts, the score as `right`, and the cosine as `predicted`, each with the share of pairs
+    below it.
     """
     right, predicted = _shares_below(np.asarray(scores, float)), _shares_below(np.asarray(cosines, float))
     distances = np.abs(right - predicted)
@@ -262,9 +263,11 @@ def similarity_baselines(pairs: Sequence[tuple[str, str]], scores: Sequence[floa
 
 
 def bm25_scores(queries: Sequence[str], documents: Iterable[str]) -> Iterator[Float[np.ndarray, "Q N"]]:
-    """Yields the BM25 scores of all queries for the next documents, in order; minus infinity without a common word.
+    """Yields the BM25 scores of all queries for a block of documents at a time, in order; minus infinity for a query
+    and a document without a common word.
 
-    Memory holds 12 bytes for each different word of the queries in each document.
+    Memory holds 12 bytes for each different word of the queries in each document. Raises UsageError if scipy isn't
+    installed.
     """
     check_installed("BM25 is computed by scipy", "scipy", "tasks")
     words = _all_words(queries)

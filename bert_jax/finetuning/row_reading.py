@@ -34,7 +34,7 @@ _REJECTED = re.compile(
     r"(?:is_)?(?:accepted|approved|valid): (?:0|false)",
     re.IGNORECASE,
 )
-"""A column, and its value by which a row seems to say that it doesn't hold."""
+"""Matches `column: value` if the value seems to say that the row was rejected."""
 _LONGEST_VERDICT = 20
 """Characters of a value that are compared with verdicts."""
 _SAME = {"y": "yes", "true": "yes", "1": "yes", "n": "no", "false": "no", "0": "no"}

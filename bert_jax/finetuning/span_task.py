@@ -32,7 +32,8 @@ class TextWindow(NamedTuple):
     window: range
     """Indices of the window's pieces in the text."""
     best_context: Bool[np.ndarray, " N"]
-    """For each piece of the window, whether it has its best context there. Only such a piece may begin an answer."""
+    """For each piece of the window, whether it has its best context in this window. Only such a piece may begin an
+    answer."""
     spans: Sequence[PieceSpan]
     """The pieces of the whole text."""
     offset: int

@@ -212,7 +212,8 @@ def check_entity_tags(config: TaskConfig, counts: Counter[str]) -> None:
     """Warns of tags that name no entity if the other tags seem to name entities.
 
     `counts` has the tags of the training rows. Tags seem to name entities if O is among them, or a tag like B-PER in
-    upper or lower case. Raises UsageError if task.metric is entity_f1 and the tags name no entities.
+    upper or lower case. Raises UsageError for tags that are brackets around words, and if task.metric is entity_f1 and
+    the tags name no entities.
     """
     labels = config.labels or ()
     if brackets := [tag for tag in labels if _BRACKET.fullmatch(tag)]:

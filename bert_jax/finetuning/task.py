@@ -25,8 +25,8 @@ Common = TypeVar("Common", bound=Hashable)
 IGNORED = -1
 """Target of a piece without a tag."""
 Target = int | float | Sequence[int] | None
-"""The target of an example: a class, a number, a tag for each token, or an answer's first and last token. None in
-prediction."""
+"""The target of an example: a class, a number, 0 or 1 for each label, a tag for each token, or an answer's first and
+last token. None in prediction."""
 Prediction = dict[str, Any]
 """Named JSON values. A name that could also be a column's begins with `predicted_`."""
 
@@ -92,7 +92,8 @@ class Task(Generic[Gold]):
 
     @classmethod
     def read(cls, config: TaskConfig, record: Record, repairs: Counter[str]) -> Record:
-        """Returns a labelled record in the form that the other methods take. Raises UsageError."""
+        """Returns a labelled record in the form that the other methods take. Raises UsageError for values that can't be
+        brought into this form."""
         return record
 
     @classmethod
@@ -157,10 +158,11 @@ class Task(Generic[Gold]):
         return [self.examples(record, repairs, train) for record in records]
 
     def examples(self, record: Record, repairs: Counter[str], train: bool) -> list[Example]:
-        """The examples of a record, at least one.
+        """The examples of a record.
 
-        In training they have targets, and there are none if nothing can be learned. `repairs` counts such records and
-        what was cut. Raises UsageError for missing columns.
+        In training, examples have targets, and the list is empty if nothing can be learned from the record. In
+        prediction there is at least one. `repairs` counts what was cut, is empty or can't be learned from. Raises
+        UsageError for missing columns.
         """
         raise NotImplementedError
 

@@ -40,9 +40,9 @@ class Output(NamedTuple):
     """The vectors of a batch or of one sequence. A field is None if it wasn't requested."""
 
     tokens: Float[Any, "..."] | None
-    """The vector of each token."""
+    """The vector of each token: [B, T, ...] for a batch, [T, ...] for a sequence."""
     pooled: Float[Any, "..."] | None
-    """One vector per sequence."""
+    """The vector of each sequence: [B, ...] for a batch, [...] for a sequence."""
 
 
 class Vectors(NamedTuple):
@@ -61,8 +61,9 @@ def token_sequences(
 ) -> Iterator[TokenSequence]:
     """Yields `texts` as token ids, cut to `longest` tokens; reports at the end how many texts were cut.
 
-    `prompt` is put before each text, of a pair before the first. `special`: whether special pieces in a text are
-    themselves. Raises UsageError for a text that is no Unicode.
+    `prompt` is put before each text, and before the first text of a pair. `special`: whether a special piece written in
+    a text, such as [MASK], becomes that piece; otherwise it is read as ordinary characters. Raises UsageError for a
+    text that isn't valid Unicode.
     """
     texts, read, cut = iter(texts), 0, 0
     unpooled = unpooled_tokens(prompt, tokenizer, longest)
@@ -83,8 +84,8 @@ def token_sequences(
 
 
 def text_pieces(texts: Iterable[Text], tokenizer: Tokenizer, longest: int) -> Iterator[tuple[str, list[int]]]:
-    """Yields each text with its piece ids, without special pieces; of a very long text at least the first `longest`.
-    Raises UsageError for a pair, and for a text that is no Unicode."""
+    """Yields each text with its piece ids, without special pieces; for a very long text at least the first `longest`
+    ids. Raises UsageError for a pair, and for a text that isn't valid Unicode."""
     texts = iter(texts)
     while rows := [_segments(text, "") for text in islice(texts, _TEXTS_AT_ONCE)]:
         if pair := next((row for row in rows if len(row) > 1), None):
@@ -94,7 +95,7 @@ def text_pieces(texts: Iterable[Text], tokenizer: Tokenizer, longest: int) -> It
 
 
 def _pieces(segments: list[str], tokenizer: Tokenizer, longest: int) -> list[list[int]]:
-    """The piece ids of each segment; of a very long one those of its beginning, at least `longest`."""
+    """The piece ids of each segment; for a very long segment those of its beginning, at least `longest`."""
     beginnings = [_beginning(segment, longest) for segment in segments]
     pieces = list(tokenizer.encode_batch(beginnings))
     for place, (segment, beginning) in enumerate(zip(segments, beginnings, strict=True)):
@@ -104,7 +105,7 @@ def _pieces(segments: list[str], tokenizer: Tokenizer, longest: int) -> list[lis
 
 
 def _beginning(segment: str, longest: int) -> str:
-    """The segment. Of a very long one the beginning up to a white space: the first tokens depend on no more."""
+    """The segment; of a very long segment only the beginning, up to white space, on which its first tokens depend."""
     size = max(longest * _CHARACTERS_EACH, 10_000)
     if len(segment) <= max(_VERY_LONG, size):
         return segment

@@ -45,7 +45,7 @@ class Bert:
     """A model with its tokenizer.
 
     Attributes: `config`, `params`, `tokenizer`; `steps`, the saved steps that the parameters come from; `task`, the
-    settings of the task, or None if the model isn't fine-tuned.
+    settings of the task, or None if the model isn't fine-tuned; `provenance`, where the parameters come from.
 
     Methods take texts, pairs (first, second) or rows as lists, generators, arrays, frames, series, tables or data sets,
     and raise UsageError for anything else.
@@ -83,9 +83,9 @@ class Bert:
         """For each [MASK] in `text`, in order, the `top` most likely pieces with their probabilities.
 
         A list of texts is computed together, and gives a list of such results. Pieces are written for people to read: a
-        WordPiece marks the continuation of a word by ##, all other kinds mark the start of a word by \u2581. Of a
-        discriminator, the generator fills the masks. Raises UsageError if a text has no [MASK] or is too long, or if
-        the model is causal or has no masked-language head.
+        WordPiece marks the continuation of a word by ##, all other kinds mark the start of a word by \u2581. In place
+        of a discriminator, its generator fills the masks. Raises UsageError if a text has no [MASK] or is too long, or
+        if the model is causal or has no masked-language head.
         """
         if isinstance(text, str):
             return self._filler.fill([text], top)[0]
@@ -116,10 +116,10 @@ class Bert:
         The score of a masked language model is the pseudo-log-likelihood. `method`: what is hidden when a token is
         predicted, "token" (this token alone) or "word" (also the later pieces of its word); None: "token". The score of
         a causal model is the log-likelihood, and that of a model with LSTM layers is the mean of the log-likelihoods of
-        both directions; these two kinds take no method. Of a discriminator, the generator gives the score. A text that
-        is empty, or longer than the model's positions, has the score nan, and a message counts such texts.
+        both directions; these two kinds take no method. In place of a discriminator, its generator gives the score. A
+        text that is empty, or longer than the model's positions, has the score nan, and a message counts such texts.
 
-        Raises UsageError if the model has no head that predicts tokens.
+        Raises UsageError for an unknown method, and if the model has no head that predicts tokens.
         """
         return [math.nan if each.score is None else each.score for each in self.score_stream(texts, method)]
 
@@ -140,8 +140,8 @@ class Bert:
 
     @cached_property
     def generator(self) -> "Bert | None":
-        """The generator that was trained together with a discriminator, with the tables that both share; None if there
-        is none."""
+        """The generator that was trained together with a discriminator, with the tables that both share; None if the
+        model has no generator."""
         config = self.config.generator
         if config is None or "generator" not in self.params:
             return None
@@ -183,11 +183,11 @@ class Bert:
         return BertForTask(self.config, HeadShape.of(self.task))
 
     def tokens(self, texts: Texts, special: bool = True) -> Tokens:
-        """Converts texts or pairs to the input of `module`: a row for each, padded to the longest.
+        """Converts texts or pairs to the input of `module`: arrays [B, T] with a row for each, padded to the longest.
 
-        [MASK] and the special pieces of the tokenizer in a text are themselves; with `special=False` they are ordinary
-        characters, as in the other methods but `fill_mask`. A text longer than the model's positions is cut. Prompts
-        (see `embed`) aren't added.
+        [MASK] and the tokenizer's other special pieces, written in a text, become these pieces. With `special=False`
+        they are read as ordinary characters, as in all methods that don't fill masks. A text longer than the model's
+        positions is cut. Prompts (see `embed`) aren't added.
         """
         rows = list(self._model.sequences(python_texts(texts, "tokens"), special=special))
         shape = len(rows), max((len(row.ids) for row in rows), default=0)
@@ -208,7 +208,7 @@ class Bert:
 
         Reads two windows ahead, each of 65,536 tokens (262,144 on an accelerator), which are some thousands of
         sentences. The texts of a window are computed in order of their length. Texts that are too long are cut; one
-        line at the end reports how many.
+        line at the end reports how many. Raises UsageError for a `batch_size` below 1.
         """
         if batch_size < 1:
             raise UsageError(f"batch_size={batch_size} is no number of texts; give one from 1")
@@ -219,7 +219,8 @@ class Bert:
     def features(
         self, texts: Texts, layers: Sequence[int] = (), join: str = "concat", pool: str = "none", dtype: str = "float32"
     ) -> Iterator[Feature]:
-        """Yields each text with vectors of the chosen layers: one for each token, or with `pool` one for the text.
+        """Yields each text with vectors of the chosen layers: one for each token or, unless `pool` is "none", one for
+        the whole text.
 
         The allowed values of `join`, `pool` and `dtype` are those of Join, Pool and Precision in
         bert_jax.config.vectors. `layers`: 0 is the embeddings, 1 the first layer; -1 is the last layer, -2 the one
@@ -292,9 +293,10 @@ class Bert:
         """The fine-tuned model's prediction for each of `rows`: mappings of columns to values, texts, or tuples of
         texts.
 
-        Depending on the task, a prediction has `predicted_label` and `probabilities`, `predicted_number`,
-        `predicted_choice`, `predicted_tags`, or `predicted_answer` with its `probability`, the `best` answers and
-        `null_odds`. Raises UsageError if the model has no task, or if a row lacks a column.
+        Depending on the task, a prediction has `predicted_label`, `predicted_labels` or `predicted_choice`, each with
+        `probabilities`; `predicted_number`; `predicted_similarity`; `predicted_tags`, for texts with character spans
+        also `predicted_spans` and `predicted_words`; or `predicted_answer` with its `probability`, the `best` answers
+        and `null_odds`. Raises UsageError if the model has no task, or if a row lacks a column.
         """
         return list(self.predict_stream(rows))
 
@@ -317,7 +319,11 @@ class Bert:
         return Predictor(self.task, self.config, self.params, self.tokenizer)
 
     def attention(self, text: Any) -> Float[np.ndarray, "L H T T"]:
-        """The attention weights of every layer and head: how much each token (row) attends to each token (column)."""
+        """The attention weights of every layer and head for a text or a pair (first, second) of T tokens, with shape
+        [layers, heads, T, T]: how much each token (row) attends to each token (column).
+
+        Raises UsageError for anything else than one text or pair.
+        """
         if not isinstance(text, str | tuple):
             raise UsageError(
                 f"attention takes a text, or a pair of texts as a tuple, and got {quoted(text)}; call it for each text"
@@ -338,9 +344,9 @@ def load(
 ) -> Bert:
     """Loads a model from a run, a checkpoint of a run, a Hugging Face directory, or the hub by the model's name.
 
-    Directories may be in a bucket. Of a run, `step` selects a saved step; None: the newest undamaged one (the best one
-    of a fine-tuned run). `average`: the mean of the parameters of the last `average` saved steps, up to `step` or the
-    newest, is loaded. The parameters are placed on the first local device.
+    Directories may be in a bucket. `step`: a saved step of a run; None: the newest undamaged one (for a fine-tuned run,
+    the best one). `average`: loads the mean of the parameters of this many saved steps, the last of which is `step` or
+    the newest. The parameters are placed on the first local device.
 
     `dtype`: the type of the matrix products, `float32` or `bfloat16`; None: float32 on CPUs, elsewhere the type of the
     training.

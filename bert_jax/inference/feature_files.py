@@ -42,17 +42,18 @@ def check_output(path: Place, read: str = "") -> None:
 
 
 def write_features(path: Place, features: Iterable[Feature], pooled: bool, origin: Origin) -> None:
-    """Writes the features to `path` in the format of its suffix; atomic, replaces an existing file, bounded memory.
+    """Writes the features to `path` in the format of its suffix, in bounded memory. An existing file is replaced, but
+    only once the new file is complete.
 
-    `origin` is written with them: as the comment of a .npz file, `bert_jax` in the metadata of Parquet, and `model` in
-    each JSON line.
+    `origin` is written with the features: as the comment of a .npz file, as `bert_jax` in the metadata of a Parquet
+    file, and its `model` in each JSON line.
 
-    A .npz file has the arrays `vectors`, the vectors of all tokens of all texts, `pieces`, the token of each, and
-    `offsets`: text i has the tokens from `offsets[i]` to `offsets[i + 1]` - 1. If `pooled`, it has only `vectors`, one
-    per text.
+    A .npz file has three arrays: `vectors`, a row for each token of all texts; `pieces`, the token of each row; and
+    `offsets`: text i has the rows from `offsets[i]` to `offsets[i + 1]` - 1. If `pooled`, it has only `vectors`, a row
+    for each text.
 
-    .parquet and .jsonl files have a row per text with `text`, `text_pair` for pairs, and `pieces` and `vectors`, or if
-    `pooled`, `vector`.
+    .parquet and .jsonl files have a row for each text with `text`, `text_pair` for pairs, and `pieces` and `vectors`
+    or, if `pooled`, `vector`.
 
     Raises UsageError if `check_output` refuses the path, or if there is no text.
     """

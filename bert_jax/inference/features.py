@@ -27,7 +27,7 @@ from bert_jax.training.devices import compiling_tokens, tokens_at_once
 
 Computed = TypeVar("Computed", Encoded, Output)
 _LAST = 4
-"""Default number of layers, from the last: concatenated, they are the best choice in table 7 of that section."""
+"""Default number of layers, from the last: concatenated, they are the best choice in table 7 of Devlin et al. 2019."""
 
 
 class Feature(NamedTuple):
@@ -51,8 +51,8 @@ class Choice(NamedTuple):
     pool: Pool
     dtype: Precision
     width: int | None = None
-    """Number of leading components of a pooled vector that are kept and divided by their length. None: all of them, not
-    divided."""
+    """Number of leading components of a pooled vector that are kept and scaled to norm 1. None: all are kept, not
+    scaled."""
 
     @classmethod
     def of(cls, layers: Sequence[int], join: str, pool: str, dtype: str, count: int) -> "Choice":
@@ -111,9 +111,10 @@ class BatchedModel:
         self, texts: Iterable[Text], longest: int | None = None, prompt: Prompt = NO_PROMPT, special: bool = False
     ) -> Iterator[TokenSequence]:
         """Yields texts or pairs as token ids, after `prompt` and cut to `longest` tokens; None: the model's positions.
-        `special`: whether special pieces in a text are themselves, and no ordinary characters.
+        `special`: whether a special piece written in a text, such as [MASK], becomes that piece; otherwise it is read
+        as ordinary characters.
 
-        Raises UsageError for a text that is no Unicode.
+        Raises UsageError for a text that isn't valid Unicode.
         """
         return token_sequences(texts, self.tokenizer, longest or self.config.max_positions, prompt, special)
 

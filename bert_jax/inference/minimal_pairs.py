@@ -24,7 +24,8 @@ _ALL = ("", "")
 """The group of all pairs."""
 _LEFT_OUT = "pairs left out, as a sentence has no score"
 _OUTCOMES = {"1": 1.0, "0": 0.0, "=": 0.5, "-": math.nan}
-"""How the outcome of a pair is written: the acceptable sentence has the higher score, the lower one, the same, none."""
+"""Outcomes of a pair and how they are written: the acceptable sentence has the higher score, the lower score, the same
+score as the other sentence, or a sentence has no score."""
 _ACCURACIES = ("accuracy", "accuracy_per_token", "accuracy_of_shorter")
 """Accuracies by file: of the scores, of scores divided by the number of tokens, of choosing fewer tokens."""
 _LENGTH_EFFECT = 0.1
@@ -66,10 +67,10 @@ def pair_accuracies(
 ) -> Results:
     """How often `stream` gives the acceptable sentence of a pair the higher score; equal scores count half.
 
-    The accuracy is the mean over `files`, and that of a group the mean over the files of the group's pairs.
-    `normalized`: scores are divided by the number of tokens. Sentences of the same tokens have equal scores. `repairs`
-    counts pairs of equal sentences, and pairs that are left out because a sentence has no score. Raises UsageError if a
-    file has no other pair.
+    The accuracy is the mean over `files`; the accuracy of a group is the mean over the files that have pairs of the
+    group. `normalized`: scores are divided by the number of tokens. Sentences of the same tokens have equal scores.
+    `repairs` counts pairs of equal sentences, and pairs that are left out because a sentence has no score. Raises
+    UsageError if all pairs of a file are left out.
     """
     pairs, read = tee(pairs)
     texts = stream(sentence for pair in pairs for sentence in (pair.good, pair.bad))
@@ -110,7 +111,8 @@ def _outcomes(good: ScoredText, bad: ScoredText, normalized: bool) -> list[float
 
 
 def _figures(outcomes: Sequence[Sequence[float]]) -> dict[str, float]:
-    """A file's accuracies, the standard error of the first by the choice of pairs, and how many pairs there are."""
+    """A file's accuracies, the standard error of the first one over the pairs, and how many pairs are scored and left
+    out."""
     scored = np.array([outcome for outcome in outcomes if not math.isnan(outcome[0])])
     error = float(scored[:, 0].std()) / math.sqrt(max(len(scored) - 1, 1))
     accuracies = dict(zip(_ACCURACIES, scored.mean(axis=0).tolist(), strict=True))
@@ -118,7 +120,7 @@ def _figures(outcomes: Sequence[Sequence[float]]) -> dict[str, float]:
 
 
 def _means(files: Sequence[dict[str, float]]) -> dict[str, float]:
-    """The `_figures` of the mean over files."""
+    """The means of the files' accuracies, the standard error of the first one, and the sums of the numbers of pairs."""
     sums = {name: sum(each[name] for each in files) for name in files[0]}
     error = math.hypot(*(each["standard_error"] for each in files)) / len(files)
     return sums | {name: sums[name] / len(files) for name in _ACCURACIES} | {"standard_error": error}

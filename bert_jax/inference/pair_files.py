@@ -1,4 +1,4 @@
-"""Finds and reads files of minimal pairs. Nothing here imports JAX, so that a missing file is named at once."""
+"""Finds and reads files of minimal pairs. Nothing here imports JAX, so that a missing file is reported at once."""
 
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
@@ -38,8 +38,9 @@ class MinimalPair(NamedTuple):
 
 
 def pair_files(patterns: Sequence[str]) -> dict[str, Place]:
-    """The files that paths, folders and patterns name, by their names without suffixes; of a folder, its files of rows,
-    or else its .txt files. Raises UsageError if one names no file, and if two files have one name."""
+    """The files that paths, folders and patterns name, by their names without suffixes. A folder stands for its files
+    of rows or, if it has none, for its .txt files. Raises UsageError if a pattern names no file, and if two files have
+    the same name."""
     named: dict[str, Place] = {}
     for pattern in patterns:
         is_folder = place_of(pattern).is_dir()
@@ -62,9 +63,10 @@ def read_pairs(
 ) -> Iterator[MinimalPair]:
     """Yields the pairs of `files`. `groups`: the columns of groups; None: those of GROUPS that a row has.
 
-    `columns`: those of the acceptable and of the other sentence; None: sentence_good and sentence_bad, or of a file
-    with a sentence a line the second line and the first. `repairs` counts what is mended in the files, and pairs of
-    lines. Raises UsageError with file and line for a row that lacks a column or has something else than a text in it.
+    `columns`: those of the acceptable and of the other sentence. None: `sentence_good` and `sentence_bad`; in a file
+    with a sentence on each line, the second line of a pair is the acceptable sentence. `repairs` counts what is mended
+    in the files, and pairs of lines. Raises UsageError with file and line for a row that lacks a column or has
+    something else than a text in it.
     """
     for name, path in files.items():
         for record in _records(path, repairs):

@@ -82,7 +82,8 @@ class ScoreTotals:
     def content(self) -> JsonObject:
         """The sums, the `perplexity` and the `bits_per_character`; these two are None without a scored text.
 
-        The perplexity is exp(- score / tokens), of a model that masks the pseudo-perplexity (Salazar et al. 2020).
+        The perplexity is exp(- score / tokens); for a model that masks, it is the pseudo-perplexity (Salazar et al.
+        2020). The characters include spaces.
         """
         perplexity = math.exp(min(-self.score / self.tokens, _LARGEST)) if self.scored else None
         bits = -self.score / math.log(2) / self.characters if self.scored else None
@@ -90,8 +91,8 @@ class ScoreTotals:
 
 
 _Span = tuple[Int[np.ndarray, " T"], int, int]
-"""What one row of a batch computes of a text: ids, `begin` and `end`. A model that masks predicts the token at `begin`,
-and doesn't see those up to `end` (exclusive); a causal one predicts them all."""
+"""What one row of a batch computes of a text: ids, `begin` and `end` (exclusive). A model that masks predicts the token
+at `begin`, with all tokens from `begin` to `end` masked; a causal model predicts each token from `begin` to `end`."""
 
 
 class _Row(NamedTuple):
@@ -100,7 +101,8 @@ class _Row(NamedTuple):
     text: str
     ids: list[int]
     spans: list[_Span]
-    """At least one. A text without a score has an empty one, which bounds how many texts are read ahead."""
+    """At least one: a text without a score has a span whose result isn't used, so that the number of texts that are
+    read ahead is bounded."""
     obstacle: str = ""
     """Why the text has no score."""
 
@@ -108,8 +110,8 @@ class _Row(NamedTuple):
 class Scorer:
     """Scores any number of texts in batches of similar length, in bounded memory.
 
-    With a query stream, the masked tokens are also hidden from the query. With LSTM layers a token's log probability is
-    the mean of the two directions' ones.
+    With a query stream, the masked tokens are also hidden from the query. With LSTM layers, the log probability of a
+    token is the mean of those by the two directions.
     """
 
     def __init__(self, model: BatchedModel):
@@ -134,8 +136,9 @@ class Scorer:
         return None
 
     def stream(self, texts: Iterable[Text], method: ScoreMethod | None) -> Iterator[ScoredText]:
-        """Yields each text with its log probabilities by what `method` returned, in input order and bounded memory. At
-        the end a message says how many have no score. Raises UsageError for an element that is no text."""
+        """Yields each text with its log probabilities, in input order and bounded memory. `method`: what `self.method`
+        returned. At the end a message says how many texts have no score. Raises UsageError for an element that isn't a
+        text, and if probabilities aren't finite."""
         rows, read = tee(self._rows(texts, method))
         found = self._computed(span for row in rows for span in row.spans)
         counts = Counter[str]()
@@ -202,11 +205,12 @@ def log_probabilities(
     begin: Int[Array, " B"],
     end: Int[Array, " B"],
 ) -> Float[Array, "B _"]:
-    """The log probabilities of tokens of each row.
+    """The log probabilities of tokens of each row, in nats.
 
-    Of a model that masks: that of the token at `begin`, while the tokens from there to `end` (exclusive) are masked. Of
-    a causal model: that of each of the T tokens, given the tokens before it; the first one's is 0. With LSTM layers:
-    the mean of that and of the one given the tokens after it, which is 0 for the last token.
+    For a model that masks, [B, 1]: that of the token at `begin`, with the tokens from `begin` to `end` (exclusive)
+    masked. For a causal model, [B, T]: that of each token given the tokens before it; 0 for the first token. With LSTM
+    layers, [B, T]: the mean of that and of the log probability given the tokens after it, which is 0 for the last
+    token.
     """
     both = network.config.layer == "lstm"
     if network.config.one_sided:

@@ -66,16 +66,17 @@ class SearchCorpus:
     def __init__(
         self, source: str | os.PathLike | Texts, columns: Sequence[str] = (), lines: str | os.PathLike | None = None
     ):
-        """`source`: texts or pairs; a file with a text a line; a table with them in one or two `columns`; or a .npz
-        file of vectors, for which `lines` names the file with the texts of these vectors, in the same order.
+        """`source`: texts or pairs; a file with a text on each line; a table with texts or pairs in one or two
+        `columns`; or a .npz file of vectors, for which `lines` names the file with the texts of these vectors, in the
+        same order.
 
-        Raises UsageError if these don't fit each other, or if a .npz file has no vectors of texts.
+        Raises UsageError if the arguments don't fit each other, or if a .npz file has no vectors of texts.
         """
         file = os.fspath(source) if isinstance(source, str | os.PathLike) else None
         self.name = name_of(file) if file else "the corpus"
-        """Its file, for messages."""
+        """The corpus' file, or "the corpus", for messages."""
         self.texts_from = self.name if lines is None else name_of(os.fspath(lines))
-        """The file of its texts, for messages."""
+        """The file of the corpus' texts, for messages."""
         self.repairs = Counter[str]()
         """What was mended or left out, with counts."""
         self._vectors, self._texts, self._ids = None, None, deque[str]()

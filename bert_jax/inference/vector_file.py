@@ -28,14 +28,14 @@ _METHODS = {zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED}
 _DAMAGE = (zipfile.BadZipFile, zlib.error, EOFError, ValueError, NotImplementedError, RuntimeError, OSError)
 """Exceptions of zipfile and numpy for files that are no .npz, damaged, cut short or encrypted."""
 SAMPLED_NUMBERS = 4096
-"""Numbers of each parameter that earlier releases hash."""
+"""About how many numbers of each parameter earlier releases hash."""
 
 
 class Origin(Shape):
     """What made the vectors of a file."""
 
     model: str
-    """Hash of the model as earlier releases write it, of some numbers of each parameter."""
+    """Hash of some numbers of each parameter, by which earlier releases identify the model."""
     vectors: str
     """What was computed of each text, in words."""
     prompt: str = ""
@@ -45,7 +45,7 @@ class Origin(Shape):
 
     @property
     def as_bytes(self) -> bytes:
-        """It in JSON, as files have it: a .npz file as its comment, Parquet in its metadata."""
+        """The origin in JSON, which a .npz file has as its comment and a Parquet file in its metadata."""
         return self.model_dump_json().encode()
 
 

@@ -48,11 +48,13 @@ class Inputs:
     prepared: dict[int, PreparedData]
     """The data sets that exist, by length, opened and checked."""
     is_complete: bool
-    """Whether all data sets exist. A run under way counts sets of other settings here, and refuses them later."""
+    """Whether the data set of every length exists. In a run that hasn't begun and has a tokenizer, the data sets must
+    also have the run's settings; a run under way checks them later."""
     sentences: tuple[TaggedSentence, ...]
-    """Those of the treebank `objective.tags`; empty without one."""
+    """The sentences of the treebank `objective.tags`; empty without one."""
     readings: tuple[Reading, ...]
-    """How the initial model and the text are understood. What needn't be read has no reading."""
+    """How the vocabulary, the initial model, the teacher and the text were understood. Inputs that needn't be read have
+    no reading."""
 
 
 @dataclass(frozen=True)
@@ -63,7 +65,7 @@ class Data:
     prepared: dict[int, PreparedData]
     """The prepared sequences by the length of the phases."""
     shares: tuple[SourceShare, ...]
-    """Average number of times that the phases see each source."""
+    """Each source's number of sequences, its share of the draws, and how often the phases see its text."""
     treebanks: dict[int, Treebank]
     """The treebank `objective.tags` by the length of the phases; empty without one."""
 
@@ -106,8 +108,8 @@ def check_sources(config: RunConfig, run: RunDirectory, opening: Opening = Train
 
 
 def check_preparation(config: RunConfig, run: RunDirectory, opening: Opening = TrainedModel.open) -> Inputs:
-    """The inputs of the run, as by `check_sources`. Raises UsageError if data must be prepared and a tool that this
-    needs can't be used. Writes nothing."""
+    """The inputs that `check_sources` opens. Also raises UsageError if data must be prepared and a lexicon, the filter
+    by language, a package or the engine can't be used. Writes nothing."""
     inputs = check_sources(config, run, opening)
     if not inputs.is_complete:
         _check_means(config.data, config.preparation)
@@ -115,7 +117,8 @@ def check_preparation(config: RunConfig, run: RunDirectory, opening: Opening = T
 
 
 def prepare_data(config: RunConfig, run: RunDirectory, inputs: Inputs) -> Data:
-    """Writes tokenizer and sequences into the open run, unless they exist. Raises UsageError."""
+    """Writes tokenizer and sequences into the open run, unless they exist. Raises UsageError if the text can't be
+    prepared or isn't the text that the run began with, RunError if existing data differs from what was written."""
     run.keep(*inputs.readings)
     tokenizer = make_tokenizer(config, run, inputs.tokenizer, inputs.initial and inputs.initial.tokenizer)
     treebanks = treebanks_of(config, tokenizer, inputs.sentences)
@@ -164,7 +167,8 @@ def prepare_lengths(
     config: RunConfig, run: RunDirectory, opened: dict[int, PreparedData] | None = None
 ) -> dict[int, PreparedData]:
     """The data set of each length of a phase: the existing one if settings and text are unchanged, otherwise a new one.
-    `opened`: the existing data sets; None: opens them. Raises UsageError if a run under way would get other data."""
+    `opened`: the existing data sets; None: opens them. Raises UsageError if a run under way would get other data,
+    RunError if the shards of an existing data set differ from the hash in the manifest."""
     lengths = list(dict.fromkeys(phase.length for phase in config.phases))
     text = functools.cache(lambda: _text_of(config, run))
     opened = _open_prepared(config, run) if opened is None else opened
@@ -187,8 +191,8 @@ def prepare_lengths(
 def _reusable(
     data: PreparedData, length: int, config: RunConfig, run: RunDirectory, text: Callable[[], str]
 ) -> PreparedData | None:
-    """`data`. In a run that hasn't begun, data of other settings or text is deleted, and None returned. `text` returns
-    the hash of the whole text. Raises UsageError if the run is under way and the data set has other settings."""
+    """Returns `data` if the run can use it. Otherwise a run that hasn't begun deletes the data set and gets None, and a
+    run under way raises UsageError. `text` returns the hash of the whole text."""
     if run.under_way:
         return _checked(data, length, config, run)
     if is_outdated(data, config, run, text):
@@ -202,7 +206,7 @@ def _reusable(
     content = text_content(config.data)
     if content and data.directory == run.data(length) and data.corpus != content:
         data = data.model_copy(update={"corpus": content})
-        data.save()  # equal text in other files, or hashed by an earlier release: it needn't be compared again
+        data.save()  # the same text in other files, or hashed by an earlier release: the next run needn't compare it
     return data
 
 
@@ -230,8 +234,8 @@ def _checked(data: PreparedData, length: int, config: RunConfig, run: RunDirecto
 def prepare_other(
     config: RunConfig, run: RunDirectory, length: int, source: str, language: str | None, directory: Path
 ) -> PreparedData:
-    """Prepares all documents of `source` in `directory` with the run's settings, by processes of this machine. Raises
-    UsageError as `prepare` does."""
+    """Prepares all documents of `source` in `directory` with the run's settings, in processes of this machine.
+    `language`: that of `source`; None: the run's first. Raises UsageError as `prepare` does."""
     here = PreparationConfig(processes=config.preparation.processes)
     _check_means(config.data, here)
     language = language or config.data.languages[0]
@@ -258,7 +262,7 @@ def is_outdated(prepared: PreparedData, config: RunConfig, run: RunDirectory, te
 
 
 def _is_text_of(written: Sequence[PreparedData], config: RunConfig, run: RunDirectory) -> bool:
-    """Whether the text is that of one of the prepared sets; False if it is missing."""
+    """Whether the text of `config` is that of one of the prepared sets; False if the text is missing."""
     content = text_content(config.data)
     if content is None or content in {data.corpus for data in written}:
         return content is not None

@@ -25,17 +25,17 @@ from bert_jax.pretraining.masking import Masked
 from bert_jax.run.measurement import Mean, Means
 
 TEACHER_LOSS, TEACHER_AGREEMENT = "teacher_loss", "teacher_agreement"
-"""Names of the measurements: the divergence from the teacher in nats, and of predictions the share of masked tokens for
-which both models' likeliest piece is the same."""
+"""Names of the measurements: the divergence from the teacher in nats and, if predictions are learned, the share of
+masked tokens for which both models' likeliest piece is the same."""
 _F32 = 4
 _PREDICTION_ARRAYS, _RELATION_ARRAYS = 5, 4
-"""Float32 arrays that a loss has at a time: logits and log-probabilities of both models and a gradient; a relation's
-log-probabilities of both models, their divergence and a gradient."""
+"""Float32 arrays that a loss holds in memory at once. For predictions: the logits and log-probabilities of both models,
+and a gradient. For a relation: the log-probabilities of both models, their divergence, and a gradient."""
 
 
 class Teacher:
-    """The teacher's network and the losses of its student. Its parameters are a part of the training's, so that a run
-    goes on without the teacher's files; no step changes them, and the optimizer has no slots for them."""
+    """The teacher's network and the losses of its student. The teacher's parameters are stored in the training's state,
+    so that a run goes on without the teacher's files. No step changes them, and the optimizer has no slots for them."""
 
     def __init__(self, config: RunConfig):
         """`config` must have `distillation.settings`."""
@@ -70,7 +70,7 @@ class Teacher:
         return self.own_parts(init(self.model, key))
 
     def own_parts(self, params: Parameters) -> Parameters:
-        """The parts of `params`, those of a whole model, that are used: the encoder and, for predictions, the head."""
+        """The used parts of `params`, the parameters of a whole model: the encoder and, for predictions, the head."""
         encoder = {name: part for name, part in params["bert"].items() if name != "pooler"}
         return {"bert": encoder} | ({"masked_lm": params["masked_lm"]} if self.predicts else {})
 
@@ -87,7 +87,8 @@ class Teacher:
         variables: Mapping[str, Any],
     ) -> Means:
         """The divergence of the student from the teacher, which reads the same masked rows without dropout. `logits`:
-        the student's, if predictions are learned; `variables`: its collections `mutable` otherwise."""
+        the student's logits, if predictions are learned. `variables`: the student's collections that `mutable` names,
+        if relations are learned."""
         given = {"params": params}, masked.tokens
         if self.predicts:
             of_teacher, _ = cast(tuple[TokenLogits, None], self._network.apply(*given, masked.places, method="predict"))
@@ -107,18 +108,18 @@ class Teacher:
         return {TEACHER_LOSS: Mean.of(sum(losses[1:], start=losses[0]), weights)}
 
     def flops(self, length: int, predictions: int) -> tuple[float, float]:
-        """FLOPs that the teacher adds to a step of one sequence: its own, of a forward pass alone, and those of the
-        student, whose last block is computed at all tokens if its relations are learned."""
+        """FLOPs that a teacher adds to a step of one sequence: those of the teacher's forward pass, and those that it
+        adds to the student, whose last block is computed at all tokens if relations are learned."""
         if self.predicts:
             return forward_flops(self.model, length, predictions), 0.0
-        student, relations = self._student, 3 * 2 * length**2  # a product of all tokens for queries, keys and values
+        student, relations = self._student, 3 * 2 * length**2  # per component: three products of all pairs of tokens
         queries = (2 * length * self.model.hidden_size + relations) * self.model.hidden_size
         of_teacher = encoder_flops(self.model, length, last_queries=0) + queries
         return of_teacher, 3 * (flops_at_all_tokens(student, length, predictions) + relations * student.hidden_size)
 
     def memory(self, memory: Memory, phase: Phase, mesh: Mesh, predictions: int, packed: int) -> Memory:
-        """`memory`, that of a step of `phase` on one device by formula, with the teacher's parameters, the arrays of
-        one of its blocks, and those of the loss."""
+        """Adds the teacher's parameters, the arrays of one of its blocks, and the arrays of the loss to `memory`, the
+        bytes of a step of `phase` on one device by formula."""
         one_block, execution = self.model.replace(num_layers=1), self._execution.replace(remat="full")
         of_block = step_memory(execution, one_block, mesh, phase, predictions=predictions, packed=packed)
         parameters = sum(leaf.size for leaf in jax.tree.leaves(jax.eval_shape(self.init, jax.random.key(0))))
@@ -142,7 +143,8 @@ def prediction_divergence(
     theirs: Float[Array, "B P V"], ours: Float[Array, "B P V"], temperature: float
 ) -> Float[Array, "B P"]:
     """The Kullback-Leibler divergence in nats of a student's distribution from its teacher's, both from logits divided
-    by the temperature, times its square, so that gradients keep their size (Hinton et al. 2015, section 2)."""
+    by the temperature. It is multiplied by the square of the temperature, so that gradients keep their size (Hinton et
+    al. 2015, section 2)."""
     first, second = (jax.nn.log_softmax(logits / temperature) for logits in (theirs, ours))
     return temperature**2 * jnp.sum(jnp.exp(first) * (first - second), axis=-1)
 
@@ -150,11 +152,12 @@ def prediction_divergence(
 def relation_divergence(
     theirs: Float[Array, "B T H K"], ours: Float[Array, "B T G J"], heads: int, admitted: Array
 ) -> Float[Array, "B T"]:
-    """The divergence in nats of the student's relations of queries, keys or values from the teacher's, for each token,
-    as the mean over the heads into which both are divided anew (Wang et al. 2021, equations 2 to 5).
+    """For each token, the divergence in nats of the student's relations of queries, keys or values from the teacher's.
+    It is the mean over `heads` relation heads, into which the vectors of both models are divided anew (Wang et al.
+    2021, equations 2 to 5).
 
-    A token's relation is the softmax of the inner products of its vector and the vectors of all tokens that `admitted`
-    has for it, which are those of its sequence, over the root of their size.
+    The relation of a token is the softmax of the inner products of its vector with the vectors of the tokens of its
+    sequence, divided by the root of a vector's size. `admitted`, [B, #T, T], is True for these tokens.
     """
 
     def log_relations(x: Float[Array, "B T H K"]) -> Float[Array, "B R T T"]:

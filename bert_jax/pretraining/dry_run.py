@@ -82,10 +82,10 @@ def _data(config: RunConfig, run: RunDirectory, length: int) -> str:
 
 
 def _sources(config: RunConfig) -> Lines:
-    """The size of each of several sources, and its share in each phase.
+    """Yields the size of each source and its share in each phase; nothing for a single source.
 
     Without weights, the shares are estimated from the sizes, because the true shares depend on the numbers of
-    sequences, which are known only after preparation. They are left out if the sizes have no common unit.
+    sequences, which are known only after preparation. If the sizes also have no common unit, no shares are given.
     """
     sources = [part.source for part in open_corpus(config.data).parts]
     if len(sources) == 1:

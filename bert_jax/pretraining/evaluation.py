@@ -45,8 +45,8 @@ _OF_MASKS = {"predict", "units", "evaluated_share", "mask_probability", "random_
 MEAN_COSINE = "mean_cosine"
 """Mean cosine of the mean vectors of different held-out texts; 1 if the encoder no longer tells texts apart."""
 BITS = "bits_per_character"
-"""Loss of the predicted tokens in bits, for each character of the text without spaces: comparable between vocabularies
-for the same text, objective and share of predicted tokens."""
+"""The mean loss of a predicted token in bits, times the text's number of tokens for each character that isn't a space.
+It is comparable between vocabularies for the same text, objective and share of predicted tokens."""
 
 
 class HeldOut:
@@ -65,8 +65,9 @@ class HeldOut:
         max_sequences: int | None,
         treebank: Treebank | None = None,
     ):
-        """The sequences of `split` for evaluation in phase number `phase`: all if `max_sequences` is None. `treebank`:
-        its held-out sentences are measured, too."""
+        """The sequences of `split` for evaluation in phase number `phase`. `max_sequences`: about how many, divided
+        evenly among the sources if several languages are measured; None: all. The held-out sentences of `treebank` are
+        measured, too."""
         config, rows = trainer.config, row_shards(trainer.mesh)
         instances = InstanceSource(data, split, config.input.damaged_records)
         largest = max(each.batch_size for each in config.phases if each.length == data.length)
@@ -77,7 +78,7 @@ class HeldOut:
         seen = data.held_out if split == HELD_OUT else data.train
         self._bits_a_nat = seen.tokens / seen.characters / math.log(2) if seen.characters else None
         self._cosine = None
-        """The mean cosine of a batch's texts, for a run that watches the model that it begins with."""
+        """Computes the mean cosine of a batch's texts; None unless the run watches how its initial model changes."""
         if config.init and config.evaluation.watch and not config.model.discriminator:
             self._cosine = jax.jit(on_mesh(trainer.mesh, self._objective.mean_cosine))
         self._parts: list[tuple[str, BatchSource]] = []
@@ -153,16 +154,18 @@ class HeldOut:
         return Results.model_validate(values)
 
     def _with_loss(self, values: dict[str, float]) -> dict[str, float]:
-        """`values` with the loss, of the questions that were measured: tags have no held-out sentences in a language,
-        and none without their file."""
+        """`values` with the loss, the weighted sum over the questions that were measured. Tags aren't measured for a
+        single language, nor without the treebank."""
         losses = self._objective.losses.items()
         return {"loss": sum(weight * values[name] for name, weight in losses if name in values)} | values
 
     def baseline(self, data: PreparedData, measured: dict[str, float]) -> tuple[dict[str, float], dict[str, int]]:
-        """The measurements of the objective's baseline, which knows the frequencies of pieces in `data` and of labels.
+        """The measurements of the objective's baseline, which knows the frequencies of pieces in `data` and of labels;
+        and counts by name.
 
-        With several languages, also the baseline of each language, and its numbers of sequences and predicted tokens.
-        `measured`: the measurements of `evaluate`, from which the frequency of replaced tokens comes.
+        With several languages, the measurements include the baseline of each language, and the counts are each
+        language's numbers of sequences and of predicted tokens. Otherwise there are no counts. `measured`: the
+        measurements of `evaluate`, from which the frequency of replaced tokens comes.
         """
         piece_counts = data.piece_counts + 1
         log_share = jnp.log(piece_counts / np.sum(piece_counts))
@@ -210,8 +213,8 @@ class HeldOut:
 def held_out_sequences(
     trainer: PretrainingTrainer, phase: int, data: PreparedData, treebank: Treebank | None = None
 ) -> HeldOut | None:
-    """The held-out sequences of one prepared set and `treebank`, for evaluation in phase number `phase`; None if there
-    are none of the set."""
+    """The held-out sequences of `data` and of `treebank`, for evaluation in phase number `phase`. None, with a printed
+    line, if nothing of `data` is held out."""
     held_out = HeldOut(trainer, phase, data, HELD_OUT, trainer.config.evaluation.max_sequences, treebank)
     if not held_out.sequences:
         say("no held-out documents: nothing will be evaluated; raise --data.held-out or give more text")
@@ -232,17 +235,18 @@ def evaluate_run(
     """Evaluates the newest checkpoint of `run`; returns the same measurements as pretraining. Changes nothing in the
     run.
 
-    It is evaluated on the held-out documents, and on the held-out sentences of the treebank that it learned from, if
-    that is here and unchanged; or, with `source`, on all documents of that source, written as in `data.source`. These
-    are prepared in a temporary directory with the run's settings, at the length of its last phase.
+    By default the model is evaluated on the run's held-out documents, and on the held-out sentences of the treebank
+    `objective.tags` if its file is on this machine and unchanged. With `source`, written as in `data.source`, it is
+    evaluated on all documents of that source instead. They are prepared in a temporary directory with the run's
+    settings, at the length of its last phase.
 
     `language`: the language of `source`; None: the run's first. `step` and `average`: other parameters (see
-    `TrainedModel.load`); the result names the steps of an average as `averaged_steps`. `words`: the function of the
-    run's `data.words`, needed with `source`, because a function that only the run's config.json names isn't imported.
+    `TrainedModel.load`); the result names the steps of an average as `averaged_steps`. `words`: the run's `data.words`,
+    to be given with `source` if it is a Python function, because a module that only config.json names isn't imported.
     `dtype`: the type of the matrix products (see `for_inference`). `units`: units of masking; None: the run's.
 
-    Raises UsageError if the run has no checkpoint, no such step or no data, if `source` has too little text, or if the
-    run's data lack the marks of `units`.
+    Raises UsageError if the run has no checkpoint, no such step, no data or no masked-language head, if `words` isn't
+    the run's, if `source` has too little text, or if the run masks no tokens or its data lack the marks of `units`.
     """
     keep_compiled_programs()
     config = run.files.pretraining_config
@@ -290,8 +294,8 @@ def evaluate_run(
 
 
 def _treebank(config: RunConfig, tokenizer: Tokenizer, length: int, source: str | None) -> Treebank | None:
-    """The treebank `objective.tags` of a run that is evaluated, if its sentences can be measured; otherwise a line says
-    why not. `source`: the text on which the run is evaluated in place of its own."""
+    """The treebank `objective.tags` of a run that is evaluated; None, with a printed reason, if its sentences can't be
+    measured. `source`: the text on which the run is evaluated instead of its own."""
     path = config.objective.tags
     if not path:
         return None
@@ -318,7 +322,8 @@ def measurements(
     sequences: HeldOut | None,
     evaluation: Results | None = None,
 ) -> Results:
-    """The measurements of the model and of the baseline on `sequences` of `prepared`.
+    """The measurements of the model and of the baseline on `sequences` of `prepared`; without `sequences`, only the
+    step and the seed.
 
     `evaluation`: the model's measurements, if they are known already.
     """

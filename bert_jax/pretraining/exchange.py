@@ -1,4 +1,4 @@
-"""How the rows of a vocabulary begin that replaces the vocabulary of a trained model."""
+"""The initial rows of the tables over a vocabulary that replaces the vocabulary of a trained model."""
 
 from collections import Counter
 from collections.abc import Sequence
@@ -21,15 +21,15 @@ from bert_jax.text.tokenizer import Tokenizer
 from bert_jax.text.word_splits import word_splits
 
 _ATOMS = 16
-"""Shared pieces that a pursuit combines."""
+"""Most shared pieces that a pursuit combines into one row."""
 _MOST_MIXED = 64
-"""Shared pieces that a mixture has at most: those of the largest shares."""
+"""Most shared pieces of a mixture; the pieces with the largest shares are taken."""
 _AT_ONCE = 1024
 """Pieces whose similarities to all shared pieces are held in memory at once."""
 _SAMPLED = 500
-"""Sequences in which the pieces a word are counted."""
+"""Number of sequences from which the mean number of pieces of a word is estimated."""
 _FEWEST_SHARED = 100
-"""Shared pieces with a vector below which nothing can be combined of them."""
+"""If fewer shared pieces have a vector, no rows are combined from them."""
 
 
 class Combinations(NamedTuple):
@@ -38,7 +38,7 @@ class Combinations(NamedTuple):
     numbers: Int[np.ndarray, "V K"]
     """Ids of old pieces."""
     coefficients: Float[np.ndarray, "V K"]
-    """Their coefficients; 0 for those that fill up."""
+    """The coefficients of these pieces; 0 in unused columns."""
     random: Bool[np.ndarray, " V"]
     """Whether the row is drawn at random, with the mean and the variance of the old rows, because nothing is known of
     the piece."""
@@ -46,7 +46,8 @@ class Combinations(NamedTuple):
     """How many rows begin in which way."""
 
     def on_all_hosts(self) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        """The arrays of the first host, as sums of other machines may differ in their last bits."""
+        """The first host's `numbers`, `coefficients` and `random`. Other hosts may compute sums that differ in the last
+        bits."""
         arrays = self.numbers, self.coefficients, self.random
         return multihost_utils.broadcast_one_to_all(arrays) if jax.process_count() > 1 else arrays
 
@@ -58,12 +59,12 @@ def combinations(
     prepared: PreparedData | None = None,
     damaged: Damaged = "stop",
 ) -> Combinations:
-    """How the rows of the pieces of `new` begin in a model whose tokenizer is `old`.
+    """The initial rows of the pieces of `new`, as combinations of rows of a model whose tokenizer is `old`.
 
-    Pieces that both vocabularies have keep their rows. `method` says how the other ones begin: see the setting
-    `vocabulary.initial_rows`. `prepared`: the text in pieces of `new`, from which static vectors are trained; None: the
-    methods that need them fall back to the mean. A line says so for a text that is too small, and for vocabularies that
-    share too few pieces.
+    Pieces that both vocabularies have keep their rows. `method` says how the other rows begin: see the setting
+    `vocabulary.initial_rows`. `prepared`: the text in pieces of `new`, from which static vectors are trained. Methods
+    that need static vectors fall back to the mean, with a printed line, if `prepared` is None, if the text is too
+    small, or if the vocabularies share too few pieces. `damaged`: what is done at a damaged record.
     """
     shared, size = shared_pieces(old, new), len(new.vocabulary)
     kept = shared != ABSENT
@@ -96,8 +97,8 @@ def combinations(
 
 
 def _pieces_a_word(source: InstanceSource, old: Tokenizer, new: Tokenizer) -> Fact:
-    """The pieces a word by both vocabularies, in a sample of the training sequences, as `new` cleans their text.
-    Punctuation divides words here and isn't counted, because `new` may have set spaces around it."""
+    """The mean number of pieces of a word in both vocabularies, for a sample of the training sequences in the text that
+    `new` decodes. Punctuation divides words and isn't counted, because `new` may have set spaces around it."""
     sample = source.read(np.linspace(0, len(source) - 1, min(_SAMPLED, len(source)), dtype=int).tolist())
     ordinary = sample.ids[~np.isin(sample.ids, new.vocabulary.special_ids)]
     words = Counter(word for word in new.decode(ordinary.tolist()).split() if any(map(str.isalnum, word)))
@@ -123,8 +124,9 @@ def _by_vectors(
     prepared: PreparedData | None,
     damaged: Damaged,
 ) -> dict[int, tuple[list[int], list[float]]]:
-    """The combinations of pieces that aren't shared and occur in the text, by their static vectors. `special` pieces,
-    which are near all others, take no part."""
+    """For each piece that isn't shared and occurs in the text, the ids and coefficients of the old pieces that are
+    combined into its row, chosen by static vectors. The pieces `special` are left out, since they are near all others.
+    """
     vectors, size = None, len(shared)
     if prepared:
         with stage("Static vectors of the pieces", None, "pieces") as progress:

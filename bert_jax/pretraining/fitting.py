@@ -39,13 +39,14 @@ GENTLE_RATE = 5e-4
 """Peak learning rate for a trained encoder in batches of 2,048 tokens: of the rates tried, 3e-4 taught all-MiniLM-L6-v2
 less, and 1e-3 brought the vectors of texts closer together (docs/experiments.md)."""
 _HARSH = 10
-"""A rate so many times GENTLE_RATE harms."""
+"""A learning rate of this many times GENTLE_RATE, or more, harms a trained encoder."""
 _FEWEST_EPOCHS = 0.1
 _WANTED_STEPS, _LARGEST_BATCH = 1000, 256
-"""Steps below which a budget gives no larger batch."""
+"""Within a budget of minutes the batch is doubled, up to _LARGEST_BATCH rows, while _WANTED_STEPS steps or more remain.
+"""
 _TIMED_STEPS = 3
 _COLLAPSED = 0.99
-"""Mean cosine of the vectors of different texts from which on they hardly differ."""
+"""Mean cosine of the vectors of different texts; at this value or above, the vectors hardly differ."""
 _HALFWAY = 0.5
 """From this share of the steps on, a held-out loss above that of the beginning ends the training."""
 _MASK_ID = SPECIAL_PIECES.index(MASK)
@@ -82,9 +83,9 @@ _MOST_PASSES = 100
 """A budget of minutes is filled with at most so many passes. With 56,000 words of text, 300 passes gave a worse model
 than 100 did."""
 _CHARACTERS_A_WORD = 10
-"""Characters of a word at most, on average: texts with longer ones set no spaces."""
+"""Most characters of a word, on average. A text with longer words has no spaces between words."""
 _PIECES_A_WORD = 1.5
-"""Pieces of a word in a vocabulary that is trained on the text, roughly."""
+"""Rough number of pieces of a word in a vocabulary that is trained on the text."""
 
 
 def shape_of_words(words: float) -> TextShape:
@@ -100,7 +101,7 @@ def fitted(
     """The settings of the run that `config` describes: `config` itself unless it is a FittedConfig.
 
     `run`: the run's directory, whose model and phases are kept once it is under way. `opening` opens a model. Raises
-    UsageError if the model or the text can't be opened, and for settings that don't fit it.
+    UsageError if the model or the text can't be opened, or if the settings don't fit the model.
     """
     if not isinstance(config, FittedConfig):
         return config
@@ -115,14 +116,14 @@ def fitted(
     if config.minutes is not None:
         rows = sum(phase.steps * phase.batch_size for phase in settings.phases)
         most = rows if isinstance(config, ScratchConfig) else math.inf
-        settings = with_teacher(settings, open_teacher(settings, opening))  # a step takes its time, too
+        settings = with_teacher(settings, open_teacher(settings, opening))  # its time is a part of each step
         settings = _within_minutes(settings, config.minutes, most)
     return settings
 
 
 def _as_begun(config: FittedConfig, there: RunConfig) -> dict[str, Any]:
-    """What was fitted when the run began; neither the model nor the text need be here. Other settings of `config` that
-    differ are refused or taken as in every run."""
+    """The settings that were fitted when the run began, from the run's own settings `there`, so that the model and the
+    text needn't be on this machine. As in every run, other changed settings of `config` are refused or adopted."""
     vocabulary = config.vocabulary.replace(exchange=there.vocabulary.exchange)
     phases = tuple(_shortened(config.phases, there.model.max_positions))
     if isinstance(config, ScratchConfig):
@@ -228,9 +229,9 @@ def _vocabulary(config: AdaptConfig, initial: TrainedModel) -> VocabularyConfig:
 
 
 def _model(given: ModelConfig, theirs: ModelConfig, vocabulary: VocabularyConfig) -> ModelConfig:
-    """The model's settings, with those of `given` that a file or flags gave."""
+    """The settings `theirs` of the initial model, replaced by those of `given` that a file or flags set."""
     changes = _overrides(given)
-    changes["compute_dtype"] = given.compute_dtype  # an imported model's is float32, in which it was published
+    changes["compute_dtype"] = given.compute_dtype  # an imported model has float32, the type of its files
     if vocabulary.exchange or vocabulary.file:
         changes["vocabulary_size"] = None
     if vocabulary.exchange:
@@ -256,7 +257,7 @@ def _padding_id(vocabulary: VocabularyConfig) -> int:
 
 
 def _within_minutes(config: RunConfig, minutes: float, most_rows: float) -> RunConfig:
-    """`config` with batches and steps that take so many minutes on this machine, of at most `most_rows` rows in all."""
+    """`config` with a batch size and steps that take `minutes` on this machine, of at most `most_rows` rows in all."""
     size, batch_size = expected_vocabulary_size(config), config.phases[-1].batch_size
     row_seconds = _row_seconds(config, size, batch_size)
 
@@ -327,8 +328,8 @@ def harms(config: RunConfig, shares: Sequence[SourceShare]) -> Iterator[str]:
 
 
 def harm_of(start: Mapping[str, float | None], now: Mapping[str, float], done: float) -> str | None:
-    """What training has done to its initial model by an evaluation, after the share `done` of the steps; None if
-    nothing. `start`: the evaluation before the first step."""
+    """A message if training has made its initial model worse, judged by the evaluation `now` after the share `done` of
+    the steps; None if it hasn't. `start`: the evaluation before the first step."""
     cosine, before = now.get(MEAN_COSINE, 0.0), start.get(MEAN_COSINE)
     if before is not None and before < _COLLAPSED <= cosine:
         return (

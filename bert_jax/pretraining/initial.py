@@ -48,6 +48,7 @@ from bert_jax.text.tokenizer import Tokenizer
 from bert_jax.training.step import purpose_key
 
 _READ_FROM_PAIRS = ("bert/pooler", "next_sentence")
+"""Parts that are trained on pairs of segments."""
 _MAY_DIFFER = {
     *("causal", "rotary_base", "dropout", "attention_dropout", "initializer_range"),
     *("compute_dtype", "vocabulary_size"),
@@ -58,7 +59,8 @@ for another. (Vocabularies are compared piece by piece.) Without a table of posi
 
 
 def open_initial(config: RunConfig, opening: Opening = TrainedModel.open) -> TrainedModel | None:
-    """The model that `config.init` names, or None. Raises UsageError if it is missing or isn't of `config.model`."""
+    """The model that `config.init` names, or None. Raises UsageError if the model is missing or doesn't fit
+    `config.model`."""
     if config.init is None:
         return None
     trained = opening(model_place(config.init))
@@ -157,7 +159,7 @@ def initial_parameters(
 
 def _drops_segments(trained: TrainedModel, model: ModelConfig) -> bool:
     """Whether the first segment's vector has to be added to those of the positions: `trained` has segments, `model` has
-    none, as DistilBERT, and both have a table of positions. It isn't done for a discriminator."""
+    none (as DistilBERT), both have a table of positions, and `trained` isn't a discriminator."""
     old = trained.config
     of_positions = all(SCHEMES[each.positions].learns_vectors for each in (old, model))
     return bool(old.num_segments and not model.num_segments and of_positions and not old.discriminator)
@@ -204,7 +206,8 @@ def _check_layers(trained: TrainedModel, config: RunConfig) -> None:
 
 
 def of_layers(params: Parameters, config: ModelConfig, layers: Sequence[int]) -> Parameters:
-    """`params` of a model of `config` with these layers alone, in this order. Shared layers stay as they are."""
+    """`params`, of a model of `config`, with only the layers numbered `layers`, in this order. A model whose layers
+    share their parameters keeps `params` as they are."""
     if config.shared_layers:
         return params
 
@@ -221,7 +224,7 @@ def of_layers(params: Parameters, config: ModelConfig, layers: Sequence[int]) ->
 
 
 def _generator_with(embeddings: Parameters, model: ModelConfig, key: Key[Array, ""]) -> Parameters:
-    """A random generator with the tables of its discriminator, from which these differ by zero then."""
+    """A random generator with the tables of its discriminator, so that the differences between both begin at zero."""
     generator = init(model, key)["generator"]
     own = generator["bert"]["embeddings"]
     tables = {name: embeddings[name] for name in own.keys() & {*DISENTANGLED_TABLES}}
@@ -230,8 +233,8 @@ def _generator_with(embeddings: Parameters, model: ModelConfig, key: Key[Array, 
 
 def _near_identity(table: Float[Array, "R D"], model: ModelConfig, counts: Int[np.ndarray, " V"]) -> Parameters:
     """A masked-language head for an encoder without one. Its dense layer is the identity, and its bias is the logarithm
-    of the pieces' shares of the text. Its norm, or its table if it is a product alone, scales logits to a variance of
-    one."""
+    of the pieces' shares of the text. Its norm scales the logits to a variance of one; with model.head=product, which
+    has no norm, its table does."""
     shares = np.log((counts + 1) / (counts + 1).sum())
     scale = 1 / (jnp.std(table[: len(counts)]) * math.sqrt(model.hidden_size))
 
@@ -269,12 +272,13 @@ def _with_rows(
     new: ModelConfig,
     key: Key[Array, ""] | None,
 ) -> Parameters:
-    """`params` with tables over the vocabulary whose rows begin as `Combinations` says; None: no row is random. Rows
-    past the vocabulary that `old` has and `new` keeps, for pieces that were never used, follow."""
+    """`params` with tables whose rows are the given `Combinations`. They are followed by the rows past the vocabulary,
+    for pieces that were never used, if `new` keeps these. `key`: the key of random rows; None if no row is random."""
     kept = (coefficients[:, 0] == 1.0) & ~coefficients[:, 1:].any(axis=1)
 
     def exchanged(number: int, table: Float[Array, "V *D"]) -> Float[Array, "W *D"]:
-        """`number`: that of the table's parameter; a generator's table and its discriminator's get the same noise."""
+        """`number`: the index of the table's parameter, which selects the noise. A generator's table and its
+        discriminator's have the same index, and so the same noise."""
         known = table[: old.vocabulary_size]
         shape = (-1, *[1] * (table.ndim - 1))
         combined = jnp.zeros((len(kept), *table.shape[1:]), table.dtype)
@@ -300,7 +304,8 @@ def _with_rows(
 
 
 def with_spelling(params: Parameters | None, config: ModelConfig, tokenizer: Tokenizer) -> Parameters | None:
-    """`params`, or None, with the spelling of the tokenizer's pieces if the model reads characters."""
+    """`params`, with the spelling of the tokenizer's pieces if the model reads characters. Without `params`, the result
+    is the spelling alone or, for a model that doesn't read characters, None."""
     if not config.character_filters:
         return params
     params = params or {"bert": {}}

@@ -100,7 +100,7 @@ class TrainingStep(NamedTuple):
     starts: np.ndarray
     """[B, T]: where the units begin that masking chose from."""
     kinds: list[list[UnitKind]]
-    """The kind of unit of each row's sequences."""
+    """The kind of unit of each sequence, by row; empty if every token is predicted."""
     records: list[int]
     """The number of each row's training record."""
 

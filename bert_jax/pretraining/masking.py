@@ -19,10 +19,10 @@ class MaskingKeys(NamedTuple):
     order: Key[Array, "*N"]
     """The order in which units are chosen."""
     kind: Key[Array, "*N"]
-    """Whether a chosen token is replaced by [MASK], replaced by a random piece, or kept. Where all tokens
-    are kept, the order of their prediction."""
+    """Whether a chosen token is replaced by [MASK], replaced by a random piece, or kept. For permuted tokens, which are
+    all kept, the order of their prediction."""
     piece: Key[Array, "*N"]
-    """The random piece that replaces it."""
+    """The random piece that replaces a chosen token."""
     units: Key[Array, "*N"]
     """The division of the tokens into units."""
     generator: Key[Array, "*N"]

@@ -20,8 +20,8 @@ from bert_jax.system.files import refuse_links, remove_directory
 def open_text(config: RunConfig, run: RunDirectory, marked: bool = True) -> Mixture:
     """Opens the corpora of `config.data` without the documents and lines that the settings drop.
 
-    Decides first what is dropped, unless the run holds this decision. Unless `marked`, the text has no marks of
-    `data.spans`. Raises UsageError as `open_corpus` and `curated` do.
+    What is dropped is decided first, unless an earlier decision is in the run. `marked`: whether the text has the marks
+    of `data.spans`. Raises UsageError as `open_corpus` and `curated` do.
     """
     corpus = open_corpus(config.data)
     drops = None
@@ -48,7 +48,7 @@ class SourceShare(Figures):
     unknown: Annotated[float, figures.Unit("{:.2%}".format), "unknown pieces"]
     """Share of the source's pieces that are unknown to the vocabulary."""
     share: figures.Percentage
-    """The source's share of the rows that these phases draw, in tokens including padding."""
+    """The source's share of the tokens, including padding, that these phases draw."""
     epochs: Annotated[float, figures.Unit("{:,.3g}".format), "times seen"]
     """Average number of times that these phases see the source's text."""
 
@@ -92,8 +92,8 @@ def draws(config: RunConfig, rows: Mapping[int, Sequence[int]]) -> tuple[list[fl
 
 
 def steps_at_words(config: RunConfig, prepared: Mapping[int, PreparedData]) -> dict[int, int]:
-    """The first step by which the training has seen each of `checkpoints.keep_at_words`, with that number of words;
-    numbers past the end of the training are left out. In each phase every step counts as the mean of its steps.
+    """The numbers of words in `checkpoints.keep_at_words`, by the first step after which the training has seen so many.
+    Numbers past the end of the training are left out. Each step counts with the mean number of words of its phase.
 
     Raises UsageError if the data was prepared by an earlier version, which didn't count words.
     """

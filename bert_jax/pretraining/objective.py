@@ -170,7 +170,8 @@ class MaskedTokens(Objective):
         return self.teacher.memory(memory, phase, mesh, predictions, packed) if self.teacher else memory
 
     def targets(self, batch: Batch, keys: Key[Array, "B N"], moment: Moment | None = None) -> PretrainingTargets:
-        """Draws the question about each sequence by its key; fillers have the weight 0."""
+        """The input, labels and weights of each sequence. What is predicted is drawn by the sequence's key. Fillers
+        have the weight 0."""
         masked = self._masked(batch.tokens, keys, moment)
         sequence = jnp.take_along_axis(batch.tokens.sequence, masked.places, axis=1)
         weight = jnp.take_along_axis(batch.weight, jnp.maximum(sequence - 1, 0), axis=1)
@@ -205,8 +206,8 @@ class MaskedTokens(Objective):
         return means
 
     def mean_cosine(self, params: Parameters, batch: Batch) -> Mean:
-        """The mean cosine of different rows: of the means of the last layer's vectors of their tokens, unmasked and
-        without dropout."""
+        """The mean cosine between the vectors of different rows. A row's vector is the mean of the last layer's vectors
+        of its tokens, unmasked and without dropout."""
         encoded = cast(Encoded, self.network.apply({"params": params}, batch.tokens, method="encode"))
         real = (batch.tokens.sequence > 0)[..., None].astype(jnp.float32)
         vectors = jnp.sum(encoded.tokens.astype(jnp.float32) * real, axis=1)
@@ -218,8 +219,8 @@ class MaskedTokens(Objective):
     def guess(self, batch: Batch, targets: PretrainingTargets, log_share: Float[Array, " V"]) -> Means:
         """Sums over a batch that `baseline` needs. `log_share`: the logarithm of each piece's share of the text.
 
-        These shares don't count [SEP], which may be a next token, and [CLS], which may be a previous one: `end` is
-        their share of the labels.
+        These shares don't count [SEP], which may be a next token, and [CLS], which may be a previous one. So the result
+        `end` gives the share of [CLS] and [SEP] among the labels.
         """
         labels, weights = targets.masked.labels, targets.masked.weights
         first, last = batch.tokens.begin, batch.tokens.begin + batch.tokens.length - 1
@@ -352,7 +353,7 @@ class PermutedTokens(MaskedTokens):
     """The tokens that masking would choose are predicted one after the other in a random order, each from the tokens
     that aren't predicted and those before it in the order (Yang et al. 2019). No token is replaced.
 
-    There is no memory of earlier rows (Dai et al. 2019): a row is a function of its ordinal.
+    The memory of earlier rows (Dai et al. 2019) is left out, so that a row depends on its ordinal alone.
     """
 
     token_question = main_question = PERMUTED_TOKENS
@@ -380,8 +381,8 @@ class ReplacedTokens(MaskedTokens):
     No gradient passes from the discriminator to the generator through the drawn tokens. A drawn token that equals the
     original token counts as original.
 
-    With model.shared_embeddings=disentangled, the parameters are the tables of both models. What is trained is the
-    generator's table and the difference between both (`optimizer`).
+    With model.shared_embeddings=disentangled, the parameters hold the tables of both models, but the optimizer trains
+    the generator's tables and the differences of the discriminator's from them (see `optimizer`).
     """
 
     main_question = REPLACED_TOKENS
@@ -492,8 +493,8 @@ PretrainingTrainer = Trainer[RunConfig, MaskedTokens]
 def pretraining_objective(
     config: RunConfig, vocabulary_size: int, mask_id: int, objective_class: type[MaskedTokens] | None = None
 ) -> MaskedTokens:
-    """The objective of a run, from the size of its vocabulary and the id of [MASK]. A teacher is opened if the settings
-    don't hold its own.
+    """The objective of a run, from the size of its vocabulary and the id of [MASK]. If `config` names a teacher but
+    doesn't hold the teacher's settings, the teacher is opened.
 
     `objective_class`: a subclass of the class that objective.predict names; None: that class. Raises UsageError for any
     other class, if the settings name another size, and for a teacher that can't be opened.
@@ -529,7 +530,8 @@ def pretraining_trainer(
 
 
 def _check_names(trainer: PretrainingTrainer) -> None:
-    """Raises UsageError if the objective of a program doesn't name all that its methods return. Nothing is computed."""
+    """Raises UsageError if the `losses` and `measurements` of a program's objective differ from the names that its
+    methods return. Only shapes are computed."""
     objective, length = trainer.objective, trainer.config.phases[0].length
 
     def names(params: Parameters, batch: Batch) -> tuple[dict[str, Float[Array, ""]], Means]:
@@ -556,7 +558,7 @@ def _check_names(trainer: PretrainingTrainer) -> None:
 def expected_vocabulary_size(config: RunConfig) -> int:
     """The size that the run's vocabulary will have: that of an existing vocabulary which the settings name, or the
     configured size. Raises UsageError if an existing vocabulary can't be read."""
-    if config.distillation.settings and config.model.vocabulary_size:  # a taught run, which needs no teacher's files
+    if config.distillation.settings and config.model.vocabulary_size:  # known, and the teacher's files may be missing
         return config.model.vocabulary_size
     if config.vocabulary.file or config.teacher or config.init and not config.vocabulary.exchange:
         from bert_jax.pretraining.vocabulary import existing_tokenizer  # imports the tokenizers' libraries

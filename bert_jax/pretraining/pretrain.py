@@ -72,9 +72,9 @@ def pretrain(
     `bert_jax.pretraining.objective.OBJECTIVES`); None: the built-in class. The run stores the name of the class and can
     only be resumed with a class of that name.
 
-    Raises UsageError if something given is wrong, RunError if the run fails or the compiler computes wrong on this
-    machine, HostLost if another process of it dies, and Interrupted if it is stopped. Once the cause is removed, the
-    same call resumes the run.
+    Raises UsageError if an argument, a setting or an input is wrong, RunError if the run fails or the compiler computes
+    wrong values on this machine, HostLost if another process of the run dies, and Interrupted if the run is stopped.
+    Once the cause is removed, the same call resumes the run.
     """
     check_call("pretrain", config, RunConfig, on_measured)
     if init is not None:
@@ -173,7 +173,7 @@ def plan_pretraining(
 def training_source(
     trainer: PretrainingTrainer, number: int, prepared: PreparedData, treebank: Treebank | None = None
 ) -> BatchSource:
-    """The batches of phase number `number`, by step. `treebank`: that of `objective.tags`, by the phase's length."""
+    """The batches of phase number `number`, by step. `treebank`: that of `objective.tags` at the phase's length."""
     config, phase = trainer.config, trainer.config.phases[number]
     instances = InstanceSource(prepared, TRAIN, config.input.damaged_records)
     order: Order = ShuffledOrder(sum(prepared.sources), config.seed, number)
@@ -236,7 +236,7 @@ def _phase(
 
 
 def _initial_parameters(plan: PretrainingPlan, data: Data, run: RunDirectory) -> Parameters | None:
-    """The parameters of a run without checkpoint; None for random ones."""
+    """The parameters that a new run begins with, completed by random ones; None: all are random."""
     params, config = None, plan.config
     if plan.inputs.initial:
         prepared = data.prepared[config.phases[0].length]

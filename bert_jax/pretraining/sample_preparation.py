@@ -33,8 +33,8 @@ from bert_jax.training.estimate import Estimate
 LENGTHS = (128, 512)
 """Lengths of sequences that are tried besides those of the config, in tokens."""
 _DOCUMENTS, _MOST_PASSES = 8_000, 8
-"""Number of documents that should be cut into sequences: a sample with fewer is cut in several passes, at most
-_MOST_PASSES. Each pass draws other documents to give short sequences, and one draw among a few thousand says little. A
+"""A sample with fewer than _DOCUMENTS documents is cut into sequences in several passes, at most _MOST_PASSES. Each
+pass draws which documents give short sequences, and a single draw among a few thousand documents is a poor estimate. A
 text that is sampled as a whole is cut in as many passes as in the preparation."""
 _ATTEMPTS = 4
 """Most vocabulary sizes that are tried: the wanted one, then those that the error for the last one proposes."""
@@ -77,9 +77,9 @@ class PreparationTime(Figures):
     vocabulary_seconds: Annotated[
         float, figures.Unit(lambda seconds: duration(seconds) if seconds else "given"), "vocabulary"
     ]
-    """To read the text once and to train the vocabulary; 0 if one is given."""
+    """Time to read the text once and to train the vocabulary; 0 if a vocabulary is given."""
     work_seconds: Annotated[figures.Seconds, "sequences, one core"]
-    """To read, split, encode and write the text on one core of this machine."""
+    """Time to read, split, encode and write the text on one core of this machine."""
 
     @computed_field  # type: ignore[prop-decorator]
     @property
@@ -88,9 +88,9 @@ class PreparationTime(Figures):
         return 3600 * (self.with_workers(available_cores()).hours or 0.0)
 
     def with_workers(self, workers: int) -> Estimate:
-        """Time of vocabulary and sequences with so many workers like a core of this machine.
+        """Time of vocabulary and sequences with `workers` workers, each as fast as a core of this machine.
 
-        No more are busy than there are chunks, and one process trains the vocabulary.
+        One process trains the vocabulary. For the sequences, at most as many workers are busy as there are chunks.
         """
         seconds = self.vocabulary_seconds + self.work_seconds / min(workers, self.chunks)
         return Estimate(work=counted(workers, "workers"), hours=seconds / 3600, basis="a trial on a sample")

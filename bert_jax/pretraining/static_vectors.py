@@ -17,17 +17,18 @@ _SMOOTHING = 0.75
 _WIDTH, _EXTRA, _ROUNDS = 256, 32, 3
 """Width of the vectors; further directions and rounds of the randomized factorization (Halko et al. 2011)."""
 _MOST_TOKENS, _AT_ONCE = 8_000_000, 1 << 20
-"""Tokens that are counted at most, and at once."""
+"""Most tokens whose neighbours are counted, in all and at once."""
 Damaged = Literal["stop", "skip"]
 """What is done at a damaged record: see InputConfig."""
 FEWEST_TOKENS = 100_000
-"""Tokens below which neighbours say little of a piece."""
+"""Fewest tokens of a text from which static vectors are trained: in less text, neighbours say little about a piece."""
 
 
 def static_vectors(prepared: PreparedData, vocabulary_size: int, damaged: Damaged) -> Float[np.ndarray, "V D"] | None:
-    """A unit vector for each piece, 0 for one without occurrence. None if the text has fewer than FEWEST_TOKENS.
+    """A unit vector for each piece; zeros for a piece that doesn't occur. None if the text has fewer than FEWEST_TOKENS
+    tokens.
 
-    They are the scaled left singular vectors of the positive pointwise mutual information of pieces and their
+    The vectors are the scaled left singular vectors of the positive pointwise mutual information of pieces and their
     neighbours, which serves as well as word2vec on small texts (Levy et al. 2015). Special pieces count as others do.
     The same data give the same vectors on one machine.
     """
@@ -56,7 +57,7 @@ def static_vectors(prepared: PreparedData, vocabulary_size: int, damaged: Damage
 
 
 def _neighbours(prepared: PreparedData, vocabulary_size: int, damaged: Damaged) -> scipy.sparse.csr_array:
-    """Weighted counts [V, V] of each piece's neighbours in the training sequences, spread over all of them."""
+    """Weighted counts [V, V] of each piece's neighbours, in training sequences spread evenly over the data set."""
     source, length = InstanceSource(prepared, TRAIN, damaged), prepared.length
     step = max(1, len(source) * length // _MOST_TOKENS)
     numbers = np.arange(0, len(source), step)

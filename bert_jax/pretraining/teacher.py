@@ -64,13 +64,13 @@ def with_teacher(config: RunConfig, trained: TrainedModel | None) -> RunConfig:
     if trained is None:
         return config
     model, learned = trained.config, config.distillation
-    if learned.kind == "relations":  # of the encoder alone
+    if learned.kind == "relations":  # these need the encoder alone
         model = model.encoder.replace(num_layers=model.num_layers if learned.layer is None else learned.layer + 1)
     return config.change(distillation={"settings": model.model_dump_json()})
 
 
 def check_pieces(config: RunConfig, teacher: Tokenizer, student: Tokenizer) -> None:
-    """Raises UsageError if teacher and student have other pieces."""
+    """Raises UsageError if the pieces of teacher and student differ."""
     theirs, ours = teacher.vocabulary.pieces, student.vocabulary.pieces
     if theirs == ours:
         return

@@ -25,11 +25,12 @@ _WORDS: dict[UnitKind, list[float]] = {
 """Relative probabilities of units of 1, 2, ... words (Lan et al. 2020, section 3.1; Joshi et al. 2020,
 section 3.1)."""
 _SPACED_WORDS = [1 / count for count in range(1, 6)]
-"""The same for spans within a context (Yang et al. 2019, section 2.6)."""
+"""Relative probabilities of spans of 1, 2, ... words within a context (Yang et al. 2019, section 2.6)."""
 _CONTEXT = 6
-"""Tokens of context for each word of such a span."""
+"""Tokens of context for each word of a span within a context."""
 _LAST = np.uint32(2**32 - 1)
-"""A value above all random words of units, which have 31 bits."""
+"""Rank of an index without a unit, after all units: a unit's rank is a bit for units chosen last, then 31 random bits.
+"""
 
 
 class Division(NamedTuple):
@@ -38,7 +39,7 @@ class Division(NamedTuple):
     starts: Bool[Array, " T"]
     """Where units begin."""
     last: Bool[Array, " T"]
-    """Which of these begins are of units that are chosen only when no other unit is left."""
+    """Where units begin that are chosen only when no other unit is left."""
     kinds: Int[Array, " N"]
     """For each sequence, the index of its kind of units among the kinds."""
 
@@ -97,11 +98,13 @@ def _runs(
 def _spaced_spans(
     row: Tokens, maskable: Bool[Array, " T"], random: UInt32[Array, " T"]
 ) -> tuple[Bool[Array, " T"], Bool[Array, " T"]]:
-    """Spans of n words, each within a context of 6 n other tokens, one after the other from the begin of each segment:
-    where spans begin, and which tokens they contain (Yang et al. 2019, section 2.6, with the lengths of its code).
+    """Where spans begin, and which tokens they contain. A span of n words lies within a context of 6 n other tokens.
+    The contexts follow each other from the begin of each segment (Yang et al. 2019, section 2.6, with the lengths of
+    its code).
 
-    The random word at the first token of a context decides n, by its high bits, and by its low bits how many tokens of
-    the context stand before the span. A span begins at the first word after these, and is cut at the segment's end.
+    The random word at the first token of a context decides both n, by its high bits, and how many tokens of the context
+    stand before the span, by its low bits. A span begins at the first word after these tokens, and is cut at the
+    segment's end.
     """
     words = 1 + _draw(random, _SPACED_WORDS)
     context = _CONTEXT * words
@@ -178,7 +181,7 @@ def _sequence_numbers(row: Tokens) -> Int[Array, " T"]:
 
 
 def _words_at(keys: Key[Array, " N"], sequence: Int[Array, " U"], number: Int[Array, " U"]) -> UInt32[Array, " U"]:
-    """The random word with this number of each of these sequences."""
+    """Random words: element i is word `number[i]` of the stream of sequence `sequence[i]`."""
     return jax.vmap(lambda key: jax.random.bits(key, number.shape))(keys)[sequence, number]
 
 

@@ -33,8 +33,8 @@ from bert_jax.text.wordpiece import WordPieceTokenizer
 _MOST_CUT = 0.01
 """Largest share of characters in words that are too long for a WordPiece tokenizer; above it, a warning is printed."""
 _FEW_CAPITALS = 1e-3
-"""Capitals for each small letter below which a WordPiece is lower-cased: the rarest 0.01% of the characters get no
-piece by default (`vocabulary.character_coverage`). Text of ten languages had 0.017 to 0.088."""
+"""A WordPiece vocabulary is lower-cased if its text has fewer capitals for each small letter: by default the rarest
+0.01% of the characters get no piece (`vocabulary.character_coverage`). Text of ten languages had 0.017 to 0.088."""
 _TEXTS_LOOKED_AT = 200
 """About the number of texts in which capitals are counted."""
 
@@ -43,8 +43,8 @@ def make_tokenizer(
     config: RunConfig, run: RunDirectory, existing: Tokenizer | None = None, initial: Tokenizer | None = None
 ) -> Tokenizer:
     """The run's tokenizer: the saved one if settings and text are unchanged; otherwise `existing`, which the settings
-    name, or a new one, trained on the text. One that is exchanged for that of the `initial` model sets special tokens
-    around pairs as that does."""
+    name, or a new one, trained on the text. With `vocabulary.exchange`, it sets special tokens around pairs as the
+    tokenizer of the `initial` model does. Raises UsageError if the text can't give a vocabulary."""
     if run.under_way:
         return run.files.tokenizer
     marker = run.tokenizer / "origin.json"
@@ -89,11 +89,11 @@ def existing_tokenizer(
     config: RunConfig, initial: TrainedModel | None = None, teacher: TrainedModel | None = None
 ) -> tuple[Tokenizer | None, tuple[Reading, ...]]:
     """The tokenizer that the settings name, None if one is to be trained; and how the files of another program's
-    tokenizer were understood. Raises UsageError if it can't be read.
+    tokenizer were understood. Raises UsageError if the tokenizer can't be read.
 
-    It comes from `vocabulary.file`, or from the model `init` unless its vocabulary is exchanged, or from the teacher. A
-    plain vocabulary file that extends the model's gets the casing of the model if that has a WordPiece tokenizer.
-    `initial` and `teacher`: these models, if they are open already.
+    The tokenizer comes from `vocabulary.file`, or from the model `init` unless its vocabulary is exchanged, or from the
+    teacher. A plain vocabulary file gets the cleaning (casing, accents) of the tokenizer of that model or teacher, if
+    this is a WordPiece tokenizer. `initial` and `teacher`: these models, if they are open already.
     """
     theirs = initial and initial.tokenizer
     if config.vocabulary.exchange:

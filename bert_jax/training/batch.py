@@ -20,7 +20,7 @@ class AnyBatch(Protocol):
 
     @property
     def tokens(self) -> Tokens:
-        """[B, T]."""
+        """Token arrays of shape [B, T]."""
 
     @property
     def weight(self) -> Float[Any, "B *N"]:
@@ -63,8 +63,9 @@ def assemble(instances: Instances, ordinals: Int[np.ndarray, " B"], length: int,
     """A batch with the rows of `instances`, each of `length` tokens and up to `most` sequences (N), filled up with
     empty rows to one row for each of `ordinals`.
 
-    `ordinals`: the numbers of the rows in their phase's order; the sequences of row r have the numbers from r N on,
-    modulo 2^32. A sequence without tokens has weight 0: in empty rows, for unreadable records, in rows of fewer than N.
+    `ordinals`: the numbers of the rows in their phase's order. The sequences of row number r have the numbers from r N
+    on, modulo 2^32. A sequence without tokens has weight 0: in an empty row, in place of an unreadable record, or past
+    the last sequence of a row that has fewer than N.
     """
     shape = (len(ordinals), length)
     lengths, rows = np.diff(instances.ends), instances.rows

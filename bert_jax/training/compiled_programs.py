@@ -1,6 +1,6 @@
 """JAX' cache of compiled programs, with a checksum in each entry.
 
-JAX itself reads any kind of file, doesn't replace a damaged entry, and may crash by running one.
+JAX itself reads any kind of file, doesn't replace a damaged entry, and may crash when it runs one.
 """
 
 import contextlib
@@ -26,8 +26,8 @@ _CHECKSUM_BYTES, _CHECKED = 16, "-checked"
 
 
 class CheckedPrograms(LRUCache):
-    """Compiled programs in the files of a local directory, whose names no other program of JAX uses. A damaged program
-    is deleted and compiled again."""
+    """Compiled programs in files of a local directory, under names that JAX itself doesn't use. A damaged file is
+    deleted, and its program is compiled again."""
 
     def get(self, key: str) -> bytes | None:
         """The entry of `key`; None if there is none or it is damaged."""
@@ -77,7 +77,7 @@ def keep_compiled_programs() -> None:
         raise fault
     if not os.environ.get("JAX_COMPILATION_CACHE_DIR"):
         jax.config.update("jax_compilation_cache_dir", os.fspath(cache_directory() / "compiled"))
-    # A job has tens of programs that compile in some hundredths of a second; one is read in thousandths.
+    # A job has tens of programs that compile in some hundredths of a second each; reading one takes thousandths.
     jax.config.update("jax_persistent_cache_min_compile_time_secs", 0.02)
     jax.config.update("jax_persistent_cache_min_entry_size_bytes", 0)
     compilation_cache.get_file_cache = _opened

@@ -43,15 +43,15 @@ https://docs.jax.dev/en/latest/gpu_performance_tips.html. The launchers set thos
 libtpu reads from the environment."""
 
 _COMPILING_FLOPS = {"cpu": 30 * 1e11, "accelerator": 20 * 1e14}
-"""FLOPs that a device could compute while one training step compiles. The forward pass alone takes a third of the time
-to compile and a third of the FLOPs for a token, so it computes as many tokens in that time."""
+"""FLOPs that a device could compute while one training step compiles. The forward pass alone has a third of the FLOPs
+a token and takes a third of the time to compile, so the number of tokens in that time is the same."""
 _TYPICAL_LENGTH = 128
 _SHORTEST_TEXT = 3
 """Tokens of the shortest text: [CLS], a piece, [SEP]."""
 TIGHT, TOO_MUCH = 0.8, 1.5
-"""Shares of a device's memory, by formula, above which a training gets a warning and is refused. The formula gave 0.74
-to 1.36 times the memory of XLA's program for eleven shapes on a CPU, and 0.55 to 1.42 times for BERT-base and large on
-TPUs (by libtpu's compiler at its least effort)."""
+"""A training that takes more than the share TIGHT of a device's memory by formula gets a warning; one that takes more
+than TOO_MUCH is refused. The formula gave 0.74 to 1.36 times the memory of XLA's program for eleven shapes on a CPU,
+and 0.55 to 1.42 times for BERT-base and large on TPUs (by libtpu's compiler at its least effort)."""
 _SAVING = "save memory by --execution.remat full and --execution.accumulation N"
 LESS_MEMORY = f"give a smaller batch, or {_SAVING}"
 """The remedy for a step that doesn't fit."""
@@ -105,7 +105,7 @@ TPU_FAMILIES = ("v4", "v5e", "v5p", "v6e")
 Work = dict[str, Callable[[], object]]
 """Functions to be timed, by name. Each call returns arrays to wait for."""
 _WARM_ROUNDS, _LEAST_ROUNDS = 2, 5
-"""Rounds that are not counted, and rounds that are measured at least."""
+"""Number of first rounds that aren't measured, and least number of measured rounds."""
 
 
 class SquareProduct(NamedTuple):
@@ -124,7 +124,7 @@ class SquareProduct(NamedTuple):
 
 
 def compiler_options(platform: str) -> dict[str, bool | int]:
-    """XLA's options for a training step on devices of this kind, without those that $XLA_FLAGS sets. None for a CPU if
+    """XLA's options for a training step on devices of this kind, without those that $XLA_FLAGS sets. Empty for a CPU if
     $JAX_DISABLE_MOST_OPTIMIZATIONS asks for the lowest level."""
     lowest = platform == "cpu" and bool(os.environ.get("JAX_DISABLE_MOST_OPTIMIZATIONS"))
     options = {} if lowest else _COMPILER_OPTIONS.get(platform, {})
@@ -144,8 +144,8 @@ def peak_flops(device: jax.Device) -> float | None:
 
 
 def compiling_tokens(model: ModelConfig) -> float:
-    """Roughly the number of tokens that `model` computes in the time of compiling one more shape. A formula gives it,
-    and no clock, so that the shapes chosen by it are always the same."""
+    """Roughly the number of tokens that `model` computes in the time of compiling one more shape. It comes from a
+    formula instead of a clock, so that the shapes chosen by it are always the same."""
     rate = _COMPILING_FLOPS["cpu" if jax.default_backend() == "cpu" else "accelerator"]
     return rate * _TYPICAL_LENGTH / (3 * encoder_flops(model, _TYPICAL_LENGTH, _TYPICAL_LENGTH))
 
@@ -211,8 +211,8 @@ def with_even_batches(config: AnyRunConfig, mesh: Mesh) -> AnyRunConfig:
 def timed_in_turn(work: Work, seconds: float, clock: Callable[[], float] = time.perf_counter) -> dict[str, list[float]]:
     """Runs all of `work` in rounds, and returns the seconds of each run by name.
 
-    Ends when the last item of `work` has taken `seconds` in all or, where that is much shorter than the others, all
-    items so much on average; after _LEAST_ROUNDS at least.
+    After at least _LEAST_ROUNDS, ends when the last item of `work` has taken `seconds` in all or, if that item is much
+    shorter than the others, when the items have taken `seconds` on average.
     """
     times: dict[str, list[float]] = {name: [] for name in work}
     *_, last = work

@@ -43,10 +43,10 @@ class StopSignals:
     requested = False
     """Whether this process received a signal. `at` gives the decision on which all processes agree."""
     wanted = False
-    """Whether the program's `on_measured` wants to end the training."""
+    """Whether the training itself should end: `on_measured` returned True, or training harms the initial model."""
 
     def __init__(self, newest: Callable[[], int | None]):
-        """`newest`: the step of the newest checkpoint, which the message of a second Ctrl-C names."""
+        """`newest` returns the step of the newest checkpoint, which the message of a second Ctrl-C names."""
         self._message = interruption.advising(lambda: _left(newest()))
 
     def __enter__(self) -> "StopSignals":
@@ -65,7 +65,7 @@ class StopSignals:
         return self.requested or self.wanted
 
     def is_wanted(self) -> bool:
-        """Whether the stop is the end that the program wanted, and none by a signal. All processes must call it."""
+        """Whether `request` caused the stop, and not a signal. All processes must call it."""
         return bool(agreed(int(self.wanted and not self.requested)))
 
     def __exit__(self, *_) -> None:
@@ -74,7 +74,7 @@ class StopSignals:
         self._message.__exit__(None, None, None)
 
     def request(self) -> None:
-        """Ends the training after the current step, as the program wants it."""
+        """Ends the training after the current step, without an error."""
         self.wanted = True
         if jax.process_count() > 1:
             os.kill(os.getpid(), signal.SIGTERM)  # all processes stop after the step on which they agree

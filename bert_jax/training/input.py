@@ -47,8 +47,8 @@ class ShuffledOrder(NamedTuple):
 
 
 class PermutedOrder(ShuffledOrder):
-    """A ShuffledOrder of few records that computes a permutation once an epoch, because `index_shuffle` takes up to 50
-    microseconds a record for sizes that are no power of two."""
+    """Like ShuffledOrder, but with another order, from a permutation that is computed once an epoch. It is for few
+    records: `index_shuffle` takes up to 50 microseconds a record if their number isn't a power of two."""
 
     def record(self, ordinal: int) -> int:
         epoch, index = divmod(ordinal, self.size)
@@ -84,12 +84,12 @@ class MixedOrder:
 
 class TaggedOrder:
     """The endless order of training on a text and a treebank: every `TAGGED_EVERY`-th record is one of the treebank.
-    Each occurs once in each epoch of its own. The record at an ordinal depends on the constructor's arguments and the
-    ordinal alone."""
+    Text and treebank have epochs of their own, and each record occurs once in each epoch. The record at an ordinal
+    depends on the constructor's arguments and the ordinal alone."""
 
     def __init__(self, text: Order, records: int, tagged: int, seed: int, phase: int):
-        """`text`: the order of the text's `records`, after which those of the treebank are numbered; `tagged`: number
-        of records of the treebank."""
+        """`text`: the order of the text. `records` and `tagged`: the numbers of records of the text and of the
+        treebank, whose records are numbered after those of the text."""
         self._text, self._records = text, records
         self._tagged = PermutedOrder(tagged, _hashed(4, "tags", seed), phase)
 

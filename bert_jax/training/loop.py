@@ -74,7 +74,7 @@ def train(
     line of the log.
 
     Raises Interrupted after SIGTERM or Ctrl-C, with a checkpoint written; RunError if too many steps in a row had to be
-    skipped.
+    skipped, if no memory is left, or if a checkpoint can't be written.
     """
     settings = trainer.config.checkpoints
 
@@ -154,7 +154,7 @@ class Loop:
         self.watchdog = Watchdog(config.execution.stuck_after_minutes, run.path)
         self.evaluations: dict[int, Results] = {}
         self.ended = False
-        """Whether `on_measured` ended the training before its last step."""
+        """Whether `on_measured`, or harm to the initial model, ended the training before its last step."""
         self._noted_at = 0.0
 
     def train(self, phase: PhaseWork, state: TrainState) -> TrainState:
@@ -261,8 +261,8 @@ class Loop:
         return self._phase.evaluator is not None and due
 
     def _missed_evaluation(self, step: int) -> bool:
-        """Whether the run was stopped after `step` of this phase, before its evaluation was finished, or whether it
-        begins with parameters that are to be evaluated."""
+        """Whether an evaluation at `step` is still to be done: the run was stopped during it, or the run begins with
+        parameters that are to be evaluated."""
         due = self._evaluates(step) if step > self._phase.first else step == 0 and self._phase.harm is not None
         return due and self._phase.evaluator is not None and self._log.last_step("eval") < step
 

@@ -21,8 +21,8 @@ from bert_jax.model.parameters import parameter_at, path_of
 _MUON_MOMENTUM = 0.95
 """Decay of Muon's running mean of gradients, as published (Jordan et al. 2024)."""
 _MUON_POLYNOMIAL, _MUON_ITERATIONS, _MUON_EPSILON = (3.4445, -4.7750, 2.0315), 5, 1e-8
-"""Coefficients of x, x^3 and x^5 in the polynomial of a singular value x that makes it about 1 if it is iterated; the
-number of iterations; added to the norm by which a matrix is divided before them. As published."""
+"""As published: the coefficients of x, x^3 and x^5 in the polynomial that, iterated, brings a singular value x to about
+1; the number of iterations; and what is added to the norm by which a matrix is divided before the first iteration."""
 _MUON_SIZE = 0.2
 """Root mean square of Muon's updates, equal to Adam's so that both use one learning rate (Liu et al. 2025, section
 2.2)."""
@@ -95,8 +95,8 @@ def scale_by_orthogonal_mean(momentum: float, size: float, dtype: DTypeLike) -> 
     orthogonal and scaled to a root mean square of about `size`. Stacked matrices (of layers, and of query, key and
     value) are treated separately. `dtype` is that of the factors of the products.
 
-    optax' own transformation multiplies in the gradients' type. With bfloat16 factors and float32 results a CPU that
-    has instructions for bfloat16 multiplies twice as fast, but not with bfloat16 results. The state is that of optax.
+    optax' own transformation multiplies in the gradients' type. A CPU with instructions for bfloat16 multiplies
+    bfloat16 factors twice as fast if the results are float32, but not if they are bfloat16. The state is that of optax.
     """
 
     def init(params: Parameters) -> optax.contrib.MuonState:
@@ -131,7 +131,7 @@ def orthogonalized(stack: Float[Array, "... M N"], dtype: DTypeLike) -> Float[Ar
     def product(sums: str, *factors: Array) -> Array:
         return jnp.einsum(sums, *(each.astype(dtype) for each in factors), preferred_element_type=jnp.float32)
 
-    is_tall = stack.shape[-2] > stack.shape[-1]  # the squares are as small as can be
+    is_tall = stack.shape[-2] > stack.shape[-1]  # so that the squares have the shorter side
     x = stack / (jnp.linalg.norm(stack, axis=(-2, -1), keepdims=True) + _MUON_EPSILON)
     of_first, of_third, of_fifth = _MUON_POLYNOMIAL
     for _ in range(_MUON_ITERATIONS):
@@ -146,8 +146,8 @@ def learning_rate(config: OptimizerConfig, steps: int) -> optax.Schedule:
 
     It rises linearly and reaches the peak at the last step of the warm-up, then falls by the schedule; no step has rate
     0. The original and transformers begin the warm-up at 0, so their first step changes nothing: their rate at a step
-    of the warm-up is the rate here one step earlier. The original's rate then falls from 1 - warmup of the peak, which
-    it never reaches.
+    of the warm-up is the rate here one step earlier. The original's rate never reaches the peak: after the warm-up it
+    falls from the peak times 1 - warmup.
     """
     warmup = max(round(config.warmup * steps), 1)
 

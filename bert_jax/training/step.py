@@ -208,8 +208,8 @@ def make_train_step(
 def loss_gradients(
     objective: Objective, params: Parameters, targets: Targets, dropout_keys: Key[Array, "B *N"], microbatches: int
 ) -> tuple[Parameters, Means]:
-    """Gradients of the loss, added up over microbatches; each loss is divided by the count of the whole batch. There
-    are none of a teacher's parameters."""
+    """Gradients of the loss, added up over microbatches; each loss is divided by the count of the whole batch. A
+    teacher's parameters have no gradients."""
     counts = objective.counts(targets)
     params, of_teacher = split_teacher(params)
 
@@ -235,7 +235,7 @@ def loss_gradients(
 
 
 def _without_frozen(params: Parameters, learned: Parameters | None) -> Parameters:
-    """`params`, of which no gradient is computed where none of an array's values is trained."""
+    """`params`, with gradients stopped at each array of which no value is trained."""
     if learned is None:
         return params
     return jax.tree.map(lambda leaf, where: leaf if np.any(where) else jax.lax.stop_gradient(leaf), params, learned)

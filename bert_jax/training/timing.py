@@ -102,8 +102,9 @@ class Cadence:
     """Decides after which steps a checkpoint is due, the same on all hosts.
 
     The first host's clock decides. Agreeing on its time stops all devices for a moment, so the clock isn't read at
-    every step. At each reading the first host announces the number of steps until the next reading: half of those that
-    the remaining time has room for, and at most those since the last checkpoint, in case steps become slower.
+    every step. At each reading the first host announces the number of steps until the next reading: half of the steps
+    that fit into the remaining time, but at most as many as were done since the last checkpoint, in case steps become
+    slower.
     """
 
     def __init__(

@@ -48,7 +48,7 @@ class Trainer(Generic[Config, Learned]):
     ):
         """`optimizer` has learning rate 1, as `make_train_step` requires; None: that of `config.optimizer`."""
         self.config, self.mesh, self.objective = config, mesh, objective
-        with jax.sharding.use_abstract_mesh(mesh.abstract_mesh):  # for the devices that will compute
+        with jax.sharding.use_abstract_mesh(mesh.abstract_mesh):  # the type depends on the mesh's devices
             dtype = compute_dtype(objective.model)
         self._optimizer = objective.optimizer(optimizer or make_optimizer(config.optimizer, dtype))
 
@@ -149,20 +149,20 @@ class PhaseWork:
     score: str = "score"
     """The name of an evaluation's score."""
     harm: Callable[[Mapping[str, float | None], Mapping[str, float], float], str | None] | None = None
-    """Returns what is wrong with a model that training has made worse, from its first evaluation, which is then that of
-    the initial parameters, its newest one, and the share of the steps that are done; None if it goes well. What is
-    wrong ends the training."""
+    """Returns a message if training has made its initial model worse, otherwise None. Its arguments are the evaluation
+    before the first step, the newest evaluation, and the share of the steps that are done. A message ends the training.
+    With `harm`, the initial parameters are evaluated before the first step."""
     patience: int | None = None
     """The phase ends after this many evaluations in a row without a better score; None: with its last step."""
 
     @property
     def steps(self) -> int:
-        """Steps of the phase."""
+        """Number of steps of the phase."""
         return self.trainer.config.phases[self.number].steps
 
     @property
     def first(self) -> int:
-        """Steps of the phases before it."""
+        """Number of steps of the phases before this one."""
         return self.trainer.config.steps_of(self.number).start
 
     @property
@@ -172,7 +172,7 @@ class PhaseWork:
 
     @property
     def later(self) -> float:
-        """The work of the phases after it in steps of this one, by FLOPs."""
+        """The work of the later phases by FLOPs, as a number of steps of this phase."""
         flops, phases = self.trainer.flops, self.trainer.config.phases
         later = range(self.number + 1, len(phases))
         return sum(phases[number].steps * flops(number) for number in later) / flops(self.number)
