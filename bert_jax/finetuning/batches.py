@@ -200,7 +200,7 @@ class TaskBatches(PackedBatches):
 
 
 def places_in_rows(rows: Int[np.ndarray, " n"]) -> Int[np.ndarray, " n"]:
-    """The number of each example among those of its row, from 0, given the row of each."""
+    """The number of each example within its row, from 0. `rows`: the row of each example."""
     order = np.argsort(rows, kind="stable")
     places = np.empty_like(rows)
     places[order] = np.arange(len(rows)) - np.searchsorted(rows[order], rows[order])
@@ -259,7 +259,7 @@ def task_batch(
 
 
 def synthetic_task_batch(task: TaskConfig, shape: tuple[int, ...], vocabulary_size: int) -> TaskBatch:
-    """A batch of random pieces and random targets. `shape` is [R, T], that of the ids.
+    """A batch of random pieces and random targets. `shape`: the shape (R, T) of the ids.
 
     The examples are spread evenly over the rows, which they fill as far as task.max_length allows. A sequence has two
     segments of equal length.
@@ -356,7 +356,7 @@ class TextBatches(PackedBatches):
 
 
 def synthetic_text_batch(task: TaskConfig, shape: tuple[int, ...], vocabulary_size: int) -> TextBatch:
-    """A batch of random pieces with all texts that the groups of a step can have. `shape` is [R, T], that of the ids.
+    """A batch of random pieces with all texts that the groups of a step can have. `shape`: the shape (R, T) of the ids.
 
     The texts are in random order and spread evenly over the rows. The texts of a row are equally long.
     """

@@ -163,9 +163,10 @@ def read_labelled(task: Task, held_out: Sequence[Record] = ()) -> LabelledRows:
 
 
 def read_records(config: TaskConfig, source: str | None, setting: str, repairs: Counter[str]) -> list[Record]:
-    """The usable rows of `source`. If it is task.dev and names a share, they are that share of the rows of task.train.
+    """The usable rows of `source`; if `source` is task.dev and a share, that share of the rows of task.train.
 
-    Raises UsageError if there are none, or if some can't be used; `setting` is the name of the source's setting.
+    Raises UsageError if there are no rows, or if some can't be used. `setting`: `train` or `dev`, the setting in `task`
+    that names the source. `repairs` counts what was mended or left out.
     """
     if config.dev_share and source == config.dev:
         return divided_rows(config, read_records(config, config.train, "train", Counter()))[1]

@@ -61,7 +61,8 @@ class _PackedGroup(Group[Example]):
     """Examples that a row has places for."""
 
     def outputs(self, batch: TaskBatch, outputs: np.ndarray, of_tokens: bool) -> list[np.ndarray]:
-        """The outputs of each example, from those of its batch. `of_tokens`: whether each token has outputs."""
+        """The outputs of each example, taken from `outputs` of the whole batch. `of_tokens`: whether each token has
+        outputs."""
         places = self.rows, places_in_rows(self.rows)
         if not of_tokens:
             return list(outputs[places])  # copies, so that the batch's outputs can be freed

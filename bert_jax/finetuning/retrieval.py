@@ -32,7 +32,7 @@ DOCUMENTS_AT_ONCE = 2048
 _SATURATION, _LENGTH_SHARE = 1.2, 0.75
 """The parameters k1 and b of BM25, with Lucene's values."""
 _CHARACTERS_AT_ONCE = 1_000_000
-"""Characters whose words are hashed at once; each takes about 50 bytes meanwhile."""
+"""Characters whose words are hashed at once, in about 50 bytes of memory for each character."""
 Matrix = Any
 """A sparse array of scipy with a row for each text and a column for each word."""
 

@@ -1,4 +1,5 @@
-"""Fills masks with the likeliest pieces, each mask alone or all together; probabilities of given words; examples."""
+"""Fills masks with the likeliest pieces, each mask alone or all together, gives the probabilities of words in place of
+a mask, and masks words of sentences for examples."""
 
 import itertools
 import sys
@@ -50,7 +51,7 @@ class Filler:
         self._log_probabilities = jax.jit(partial(_log_probabilities, network))
 
     def fill(self, texts: Sequence[str], top: int) -> list[list[list[Fill]]]:
-        """For each text and each of its masks, the `top` most likely pieces, each mask by itself."""
+        """For each text and each of its masks, the `top` most likely pieces, whatever fills the other masks."""
         rows = [self._masked_sequence(text, top) for text in texts]
         fills: dict[int, list[list[Fill]]] = {place: [] for place in range(len(rows))}
         for batch, encoded in self._model.encoded(rows, for_masks=True):

@@ -89,7 +89,7 @@ _PIECES_A_WORD = 1.5
 
 
 def shape_of_words(words: float) -> TextShape:
-    """The sizes for a text of so many words."""
+    """The sizes for a text of `words` words."""
     return next(shape for shape in _SIZES if words >= shape.words)
 
 

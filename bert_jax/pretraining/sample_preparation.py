@@ -61,7 +61,7 @@ class Pieces(Figures):
     vocabulary: str
     pieces: int
     pieces_a_word: Annotated[float, figures.Unit("{:.3f}".format), "pieces a word"]
-    """Words are split at blanks, as by wc."""
+    """Mean number of pieces of a word. Words are split at blanks, as by wc."""
     unknown: Annotated[float, figures.Unit("{:.3%}".format), "unknown pieces"]
 
 
@@ -70,8 +70,8 @@ class PreparationTime(Figures):
 
     chunks: int
     shuffled_bytes: Annotated[figures.Traffic, "text sent to workers"]
-    """Bytes of text that go from the process that reads them to those that prepare them. Workers of Spark read their
-    files themselves, twice."""
+    """Bytes of text that the reading process sends to the workers. Workers of Spark read their files themselves, twice.
+    """
     shard_bytes: Annotated[figures.Traffic, "written"]
     """Bytes of the shards of the config's lengths."""
     vocabulary_seconds: Annotated[
@@ -115,7 +115,8 @@ class SamplePreparation:
     vocabulary_size: int | None
     """The size of the trained vocabulary, if it isn't the configured size."""
     merged: str | None
-    """The letters that the given vocabulary, or else the trained one, merges, as by `merged_letters`."""
+    """A description of the words that the cleaning of the given vocabulary, or else of the trained one, changes apart
+    from case (see `merged_letters`); None if it changes few."""
     time: PreparationTime
 
 
@@ -207,7 +208,8 @@ def trained_tokenizer(documents: Iterable[Document], config: RunConfig, size: in
 def _prepared(
     sample: SpreadSample, config: RunConfig, data: DataConfig, tokenizer: Tokenizer, passes_of: dict[_Shape, int]
 ) -> dict[_Shape, PreparedData]:
-    """The data set of each shape in `passes_of`, from so many passes over the sample; its files are deleted."""
+    """The data set of each shape, from the number of passes over the sample that `passes_of` gives. The files of the
+    data sets are deleted."""
     chunks = math.ceil(sample.kept_bytes / data.chunk_bytes)
     settings = PreparationConfig(processes=min(config.preparation.processes or available_cores(), chunks))
     with tempfile.TemporaryDirectory() as folder:

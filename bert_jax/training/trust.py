@@ -190,7 +190,8 @@ def check_compiler(attention: AttentionForm = "auto") -> None:
 
 
 def difference(part: CheckedPart) -> str | None:
-    """How the compiled results of `part` differ from those of its operations one by one; None if they agree."""
+    """How the compiled results of `part` differ from the results of its operations computed one by one; None if they
+    agree."""
 
     def gradients(function: Callable[..., Any]) -> Callable[..., Any]:
         def differentiated(*arguments):
