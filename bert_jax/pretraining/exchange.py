@@ -133,7 +133,8 @@ def _by_vectors(
             vectors = static_vectors(prepared, size, damaged)
             progress.advance(size)
     if vectors is None:
-        say(f"the text has fewer than {FEWEST_TOKENS:,} pieces, too few for static vectors: rows begin as means")
+        lacks = f"the text has fewer than {FEWEST_TOKENS:,} pieces, too few" if prepared else "there is no text"
+        say(f"{lacks} for static vectors: rows begin as means")
         return {}
     occurs = np.asarray(vectors.any(axis=1))
     occurs[[*special]] = False
