@@ -46,7 +46,7 @@ class Place:
         line = ["bash", self.project / "launch" / script, *arguments]
         return subprocess.Popen(line, cwd=self.world, env=self.environment | environment, **pipes)
 
-    def run(self, script: str, *arguments: str, patience: float = 20, **environment: str) -> tuple[int, str]:
+    def run(self, script: str, *arguments: str, patience: float = 60, **environment: str) -> tuple[int, str]:
         """Its exit code and all that it says within so many seconds."""
         with self.start(script, *arguments, **environment) as process:
             said, _ = process.communicate(timeout=patience)

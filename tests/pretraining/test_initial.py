@@ -146,7 +146,7 @@ def test_a_model_without_segments_gives_single_texts_the_vectors_of_one_with_seg
     model = old.replace(num_segments=0, vocabulary_size=None, pooler="relu")
     config = continued.replace(model=model, objective=continued.objective.replace(pair="none"))
     mesh = make_mesh(config.mesh)
-    assert open_initial(config, trained) is trained
+    assert open_initial(config, lambda _: trained) is trained
     began = initial_parameters(trained, config, load_tokenizer(tiny_run.tokenizer), mesh)
     assert "and pooler and head for pairs begin with random values" in " ".join(capsys.readouterr().err.split())
     state = pretraining_trainer(config, mesh, old.vocabulary_size, mask_id=4).initial_state(began)
@@ -163,7 +163,7 @@ def test_a_discriminator_keeps_its_segments(continued):
     trained = open_initial(continued)
     trained = trained._replace(config=trained.config.replace(discriminator=True))
     with pytest.raises(UsageError, match="--model.num-segments is 2 there and 0 here"):
-        open_initial(continued.set({"objective.pair": "none", "model.num_segments": 0}), trained)
+        open_initial(continued.set({"objective.pair": "none", "model.num_segments": 0}), lambda _: trained)
 
 
 def test_the_first_block_without_a_norm_keeps_its_place():
