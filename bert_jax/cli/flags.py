@@ -127,6 +127,7 @@ def _paragraph(text: str | None) -> str:
 
 
 def first_sentence(text: str) -> str:
+    """The first sentence of the first line of `text`."""
     return _SENTENCE_END.split(text.partition("\n")[0])[0]
 
 
@@ -177,6 +178,7 @@ def _wrapped_part(text: str) -> list[str]:
 
 
 def wrapped(text: str) -> str:
+    """`text` in lines as wide as the terminal."""
     return textwrap.fill(text, _width()) + "\n"
 
 

@@ -20,6 +20,7 @@ _ENCODER = ("embeddings", "block", "last norm", "pooler")
 
 
 def parameter_table(objective: Objective, config: AnyRunConfig) -> Table:
+    """The numbers of parameters of the objective's model, by part, with totals."""
     model = objective.model
     title = f"{model.num_layers} layers, width {model.hidden_size:,}, {model.vocabulary_size:,} pieces"
     if model.generator:

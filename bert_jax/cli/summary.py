@@ -143,6 +143,7 @@ def print_pairs(results: Results) -> None:
 
 
 def print_layer_weights(results: Results) -> None:
+    """Prints the learned weights of a mix of layers, if the fine-tuned model has one."""
     if results.layer_weights:
         weights = " ".join(f"{weight:.3f}" for weight in results.layer_weights)
         output.print(

@@ -136,6 +136,7 @@ def _as_matrices(
 
 
 def moved_to_front(shape: tuple[int, ...], axis: int) -> tuple[int, ...]:
+    """`shape` with its axis number `axis` in front of the others."""
     return (shape[axis], *shape[:axis], *shape[axis + 1 :])
 
 

@@ -317,6 +317,7 @@ _LEAST_SHOWN = 0.0005
 
 
 def print_diagnosis(found: Diagnosis | MixtureDiagnosis, changes: Sequence[Change]) -> None:
+    """Prints the tables of a diagnosis, the roads to a model, and the changes that are advised."""
     if isinstance(found, MixtureDiagnosis):
         output.print(rows_table("The sources, estimated from samples", found.shares, _OF_SHARES))
         for source in found.sources:

@@ -48,6 +48,7 @@ class Chart(NamedTuple):
 
 
 def number_text(value: float, axis: AxisFormat = "number") -> str:
+    """A number as an axis of this format, or a cell of a table, shows it."""
     if axis == "share":
         return f"{value:.1%}"
     if axis == "rate":

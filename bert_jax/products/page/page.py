@@ -76,6 +76,7 @@ def element(name: str, *content: object) -> Markup:
 
 
 def paragraph(*content: object) -> Markup:
+    """A paragraph of texts, which are escaped, and of markup."""
     return element("p", *content)
 
 
@@ -121,6 +122,7 @@ def _figure(anchor: str, chart: Chart) -> Markup:
 
 
 def page(title: str, header: Markup, sections: Sequence[Section]) -> str:
+    """The HTML of a page with all that it needs: styles, scripts and the data of the charts."""
     charts = {anchor: chart for section in sections for anchor, chart in section.charts.items()}
     scripts = [vega_bundle(), _file("page.js")] if charts else [_file("page.js")]
     links = [element("a", section.title, {"href": f"#{section.anchor}"}) for section in sections]

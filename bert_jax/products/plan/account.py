@@ -126,6 +126,7 @@ class SliceAccount(Shape):
 
 
 def account_tables(topology: Topology, account: SliceAccount) -> Iterator[Table | str]:
+    """Yields the tables of an account of a slice, and the sentences between them."""
     slice_ = f"{account.chips:,} x TPU {topology.family}"
     if not account.compiled:
         title = f"By formula alone: {account.parameters:,} parameters, {slice_} at their peak"

@@ -128,6 +128,7 @@ def _references() -> dict[str, Any]:
 
 
 def speed(summary: RunSummary) -> Section:
+    """The section with the curves of the learning rate, the gradient's norm and the speed."""
     section = Section("speed", "Rate and speed")
 
     def of_training(name: str, title: str, unit: str, axis: AxisFormat) -> Chart | None:

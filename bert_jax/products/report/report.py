@@ -39,6 +39,7 @@ def write_report(path: Place, runs: Sequence[Place]) -> None:
 
 
 def run_page(path: Place) -> str:
+    """The HTML of the report of one run."""
     summary = RunSummary(path)
     described = element("h1", summary.name), paragraph(_description(summary)), _key_figures(summary)
     sections = run_sections(summary, model_views(summary))
@@ -46,6 +47,7 @@ def run_page(path: Place) -> str:
 
 
 def comparison_page(paths: Sequence[Place]) -> str:
+    """The HTML of a report that compares several runs."""
     summaries = [RunSummary(path) for path in paths]
     runs = dict(zip(names_of(summaries), summaries, strict=True))
     header = element("header", element("h1", f"{len(runs)} runs compared"), paragraph(", ".join(runs)))
@@ -89,6 +91,7 @@ def _key_figures(summary: RunSummary) -> Markup:
 
 
 def run_sections(summary: RunSummary, views: ModelViews) -> list[Section]:
+    """The sections of a run's report, without those that have no content."""
     built = [
         Section("verdict", "Verdict", remarks(verdict(summary))),
         learning(summary),

@@ -31,6 +31,7 @@ class MissingRun(Estimate):
 
 
 def print_estimate(work: SuiteWork) -> None:
+    """Prints the missing runs of a suite with their estimated seconds, as `--dry-run` shows them."""
     jobs = [(job, job.task) for job in (*work.pretrainings(), *work.measurements())]
     for model in work.suite.models:
         jobs += [(job, job.task) for job in [work.contamination(model)] if work.suite.tasks]

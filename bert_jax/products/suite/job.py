@@ -185,4 +185,5 @@ def place_below(workdir: Path, folder: str, name: str, *shaped_by: Any, ending: 
 
 
 def log_of(run: Path) -> Path:
+    """The file with the output of the processes that work on `run`."""
     return run.parents[1] / "logs" / f"{run.name}.txt"

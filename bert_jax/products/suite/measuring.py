@@ -36,6 +36,7 @@ _STEPS_A_ROUND, _SLOW_STEP_S = 10, 0.2
 
 @quiet()
 def step_flops(config: RunConfig) -> float:
+    """FLOPs of a step of a recipe's first phase, by formula."""
     return _trainer(config).flops(0)
 
 
@@ -44,6 +45,7 @@ def _trainer(config: RunConfig) -> PretrainingTrainer:
 
 
 def prepare_sequences(config: RunConfig, run: Path) -> None:
+    """Makes the vocabulary and the sequences of a recipe in the directory `run`."""
     directory = RunDirectory(run)
     inputs = check_preparation(config, directory)
     directory.open(config)
