@@ -236,10 +236,8 @@ class RoadFinder:
         group, order = _group(suited, budget, self._number), _ORDERS[budget.is_small, fits]
         about = f"{suited.knowledge}; {self._number:,} words of text"
         own = suited.vocabulary if suited.writes else _NOT_WRITTEN
-        among_models, start = (
-            (list(ADAPTED_UP_TO).index(suited.knows), suited.times),
-            ("pretrain", _ADAPT, "--init", name),
-        )
+        among_models = (list(ADAPTED_UP_TO).index(suited.knows), suited.times)
+        start = ("pretrain", _ADAPT, "--init", name)
         if suited.writes:
             yield _Candidate(
                 (group, *among_models, order.index(_AS_IT_IS)),
