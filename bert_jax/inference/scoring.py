@@ -67,6 +67,7 @@ class ScoreTotals:
     """The number of texts with a score. The other sums are over these."""
     tokens: int = 0
     characters: int = 0
+    """The number of characters that aren't spaces, as in pretraining's `bits_per_character`."""
     score: float = 0.0
 
     def add(self, scored: ScoredText) -> None:
@@ -75,7 +76,7 @@ class ScoreTotals:
         if scored.score is not None:
             self.scored += 1
             self.tokens += len(scored.ids)
-            self.characters += len(scored.text)
+            self.characters += len(scored.text) - scored.text.count(" ")
             self.score += scored.score
 
     @property
@@ -83,7 +84,7 @@ class ScoreTotals:
         """The sums, the `perplexity` and the `bits_per_character`; these two are None without a scored text.
 
         The perplexity is exp(- score / tokens); for a model that masks, it is the pseudo-perplexity (Salazar et al.
-        2020). The characters include spaces.
+        2020).
         """
         perplexity = math.exp(min(-self.score / self.tokens, _LARGEST)) if self.scored else None
         bits = -self.score / math.log(2) / self.characters if self.scored else None

@@ -105,55 +105,37 @@ def initial_parameters(
     reading that says how the rows of an exchanged vocabulary begin. Raises UsageError for another vocabulary that
     doesn't extend that of `trained`, without `vocabulary.exchange`.
     """
-    old, exchanges = trained.tokenizer, config.vocabulary.exchange
-    if not exchanges:
-        check_extension(old, tokenizer)
-    params = trained.parameters(mesh)
-    if drops := _drops_segments(trained, config.model):
-        say(
-            "the model has no segments: the vector of the first one is added to those of the positions, and pooler and "
-            "head for pairs begin with random values"
-        )
-        params = _without_segments(params)
-        changed = trained.config.replace(num_segments=0, pooler=config.model.pooler)
-        trained = trained._replace(config=changed, shapes=without(trained.shapes, _READ_FROM_PAIRS))
-    absent = absent_parts(trained.shapes, config.model)
+    if not config.vocabulary.exchange:
+        check_extension(trained.tokenizer, tokenizer)
+    params, absent = trained.parameters(mesh), absent_parts(trained.shapes, config.model)
+    named: set[str] = set()  # the parts of which another line says how they begin
+    if _drops_segments(trained, config.model):
+        trained, params = _without_segments(trained, params, config.model)
+        absent, named = absent_parts(trained.shapes, config.model), {*_READ_FROM_PAIRS}
     words = trained.shapes["bert"]["embeddings"].get("word")
-    begun = "masked_lm" in absent and words is not None and config.model.table_size == config.model.hidden_size
-    said = {"masked_lm"} if begun else set()
-    said |= {*_READ_FROM_PAIRS} if drops else set()
-    if missing := " and no ".join(PART_NAMES[part] for part in sorted(absent - said)):
+    tied = "masked_lm" in absent and words is not None and config.model.table_size == config.model.hidden_size
+    if tied:
+        named.add("masked_lm")
+    if missing := " and no ".join(PART_NAMES[part] for part in sorted(absent - named)):
         say(f"the model to start from has no {missing}: random values are put there")
     if config.init_layers:
         params = of_layers(params, trained.config, config.init_layers)
         trained = trained._replace(config=trained.config.replace(num_layers=len(config.init_layers)))
-    if tokenizer.vocabulary.pieces != old.vocabulary.pieces or exchanges:
-        method = config.vocabulary.initial_rows if exchanges else "mean"
-        rows = combinations(old, tokenizer, method, prepared, config.input.damaged_records)
-        if exchanges and keep:
-            keep(rows.reading)
-        sized = trained.config.replace(
-            vocabulary_size=len(tokenizer.vocabulary),
-            word_rows=config.model.word_rows,
-            first_position=config.model.first_position,
-        )
-        shardings = tree_shardings(parameter_shapes(sized, absent_parts(trained.shapes, sized)), mesh)
-        key = purpose_key(config.seed, "parameters")
-        draws = bool(rows.random.any())
-        with_rows = functools.partial(_with_rows, old=trained.config, new=sized, key=key if draws else None)
-        params = jax.jit(with_rows, out_shardings=shardings)(params, *rows.on_all_hosts())
+    if config.vocabulary.exchange or tokenizer.vocabulary.pieces != trained.tokenizer.vocabulary.pieces:
+        params = _with_vocabulary(params, trained, config, tokenizer, mesh, prepared, keep)
+    model, embeddings = config.model.replace(vocabulary_size=len(tokenizer.vocabulary)), params["bert"]["embeddings"]
+
+    def with_part(name: str, begin: Callable[[Parameters], Parameters]) -> Parameters:
+        shardings = tree_shardings(parameter_shapes(model), mesh)[name]
+        return {**params, name: jax.jit(begin, out_shardings=shardings)(embeddings)}
+
     if "generator" in absent and config.model.shared_embeddings == "disentangled":
-        model = config.model.replace(vocabulary_size=len(tokenizer.vocabulary))
-        generator = functools.partial(_generator_with, model=model, key=purpose_key(config.seed, "parameters"))
-        shardings = tree_shardings(parameter_shapes(model), mesh)["generator"]
-        params = {**params, "generator": jax.jit(generator, out_shardings=shardings)(params["bert"]["embeddings"])}
-    if begun:
+        key = purpose_key(config.seed, "parameters")
+        params = with_part("generator", functools.partial(_generator_with, model=model, key=key))
+    if tied:
         say("the model to start from has no masked-language head: it begins near the identity, with the word table")
-        model = config.model.replace(vocabulary_size=len(tokenizer.vocabulary))
         counts = prepared.piece_counts if prepared else np.zeros(len(tokenizer.vocabulary), int)
-        shardings = tree_shardings(parameter_shapes(model), mesh)["masked_lm"]
-        head = functools.partial(_near_identity, model=model, counts=counts)
-        params = {**params, "masked_lm": jax.jit(head, out_shardings=shardings)(params["bert"]["embeddings"]["word"])}
+        params = with_part("masked_lm", functools.partial(_near_identity, model=model, counts=counts))
     return params
 
 
@@ -165,15 +147,22 @@ def _drops_segments(trained: TrainedModel, model: ModelConfig) -> bool:
     return bool(old.num_segments and not model.num_segments and of_positions and not old.discriminator)
 
 
-def _without_segments(params: Parameters) -> Parameters:
-    """The parameters of a model without segments that gives a single text the same vectors. The parts that were trained
-    on pairs are left out."""
+def _without_segments(trained: TrainedModel, params: Parameters, model: ModelConfig) -> tuple[TrainedModel, Parameters]:
+    """`trained` and its parameters as a model without segments, which gives a single text the same vectors. The parts
+    that were trained on pairs are left out; `model` says what pooler the run has."""
+    say(
+        "the model has no segments: the vector of the first one is added to those of the positions, and pooler and "
+        "head for pairs begin with random values"
+    )
     tables = dict(params["bert"]["embeddings"])
     segment, position = tables.pop("segment"), tables["position"]
     tables["position"] = jax.jit(lambda rows, first: rows + first[0], out_shardings=position.sharding)(
         position, segment
     )
-    return without({**params, "bert": {**params["bert"], "embeddings": tables}}, _READ_FROM_PAIRS)
+    config = trained.config.replace(num_segments=0, pooler=model.pooler)
+    shapes = without(trained.shapes, _READ_FROM_PAIRS)
+    params = without({**params, "bert": {**params["bert"], "embeddings": tables}}, _READ_FROM_PAIRS)
+    return trained._replace(config=config, shapes=shapes), params
 
 
 def _check_layers(trained: TrainedModel, config: RunConfig) -> None:
@@ -231,10 +220,11 @@ def _generator_with(embeddings: Parameters, model: ModelConfig, key: Key[Array, 
     return generator | {"bert": generator["bert"] | {"embeddings": own | tables}}
 
 
-def _near_identity(table: Float[Array, "R D"], model: ModelConfig, counts: Int[np.ndarray, " V"]) -> Parameters:
-    """A masked-language head for an encoder without one. Its dense layer is the identity, and its bias is the logarithm
-    of the pieces' shares of the text. Its norm scales the logits to a variance of one; with model.head=product, which
-    has no norm, its table does."""
+def _near_identity(embeddings: Parameters, model: ModelConfig, counts: Int[np.ndarray, " V"]) -> Parameters:
+    """A masked-language head for an encoder without one, from its word table. Its dense layer is the identity, and its
+    bias is the logarithm of the pieces' shares of the text. Its norm scales the logits to a variance of one; with
+    model.head=product, which has no norm, its table does."""
+    table: Float[Array, "R D"] = embeddings["word"]
     shares = np.log((counts + 1) / (counts + 1).sum())
     scale = 1 / (jnp.std(table[: len(counts)]) * math.sqrt(model.hidden_size))
 
@@ -261,6 +251,32 @@ def _shaping(model: ModelConfig, config: RunConfig) -> dict[str, Any]:
     if config.vocabulary.exchange:  # the tables begin anew, and positions follow the number of the padding
         free |= {"word_rows", "first_position"}
     return model.model_dump(exclude=free) | {"feedforward_size": model.inner_size}
+
+
+def _with_vocabulary(
+    params: Parameters,
+    trained: TrainedModel,
+    config: RunConfig,
+    tokenizer: Tokenizer,
+    mesh: Mesh,
+    prepared: PreparedData | None,
+    keep: Callable[[Reading], None] | None,
+) -> Parameters:
+    """`params` of `trained` with tables for the vocabulary of `tokenizer`; see `initial_parameters`."""
+    exchanges = config.vocabulary.exchange
+    method = config.vocabulary.initial_rows if exchanges else "mean"
+    rows = combinations(trained.tokenizer, tokenizer, method, prepared, config.input.damaged_records)
+    if exchanges and keep:
+        keep(rows.reading)
+    sized = trained.config.replace(
+        vocabulary_size=len(tokenizer.vocabulary),
+        word_rows=config.model.word_rows,
+        first_position=config.model.first_position,
+    )
+    shardings = tree_shardings(parameter_shapes(sized, absent_parts(trained.shapes, sized)), mesh)
+    key = purpose_key(config.seed, "parameters") if rows.random.any() else None
+    with_rows = functools.partial(_with_rows, old=trained.config, new=sized, key=key)
+    return jax.jit(with_rows, out_shardings=shardings)(params, *rows.on_all_hosts())
 
 
 def _with_rows(
