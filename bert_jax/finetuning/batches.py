@@ -16,7 +16,7 @@ from bert_jax.finetuning.task import IGNORED, Example
 from bert_jax.instances.instances import best_fit
 from bert_jax.layout import Tokens, TokenSequence, lay_out, lay_out_sequences
 from bert_jax.model.task import HeadShape
-from bert_jax.training.input import PermutedOrder
+from bert_jax.training.input import permutation
 
 AnyArray = np.ndarray | jax.Array
 """An array on the host or on the devices."""
@@ -100,7 +100,7 @@ class PackedBatches(ABC):
         batches = len(examples) / config.batch_size
         self._batches_per_epoch = max(int(np.ceil(batches) if self.every_example else batches), 1)
         self._count = max(1, round(config.epochs * self._batches_per_epoch))
-        self._order = PermutedOrder(len(examples), seed, _ROW_ORDER)
+        self._order = functools.partial(permutation, len(examples), seed, _ROW_ORDER)
         self._strata = functools.lru_cache(maxsize=2)(self._shuffled_strata)
         self._sizes = [self._packed_sizes(example) for example in examples]
         self._length = self._row_length()
@@ -160,7 +160,7 @@ class PackedBatches(ABC):
         stratum = np.empty(count, np.int64)
         for number, members in enumerate(strata):
             stratum[members] = number
-        order = np.array([self._order.record(epoch * count + place) for place in range(count)])
+        order = self._order(epoch)
         shuffled = order[np.argsort(stratum[order], kind="stable")]
         return np.split(shuffled, np.cumsum([len(members) for members in strata])[:-1])
 

@@ -68,40 +68,34 @@ class HeldOut:
         """The sequences of `split` for evaluation in phase number `phase`. `max_sequences`: about how many, divided
         evenly among the sources if several languages are measured; None: all. The held-out sentences of `treebank` are
         measured, too."""
-        config, rows = trainer.config, row_shards(trainer.mesh)
+        config, languages = trainer.config, trainer.config.data.languages
         instances = InstanceSource(data, split, config.input.damaged_records)
-        largest = max(each.batch_size for each in config.phases if each.length == data.length)
-        self._batch_size = -(-largest // rows) * rows
         self._objective, self._seed = trainer.objective.in_phase(phase), config.seed
         self._sharding = batch_sharding(trainer.mesh)
+        largest = max(each.batch_size for each in config.phases if each.length == data.length)
+        rows = row_shards(trainer.mesh)
+        self._batch_size = -(-largest // rows) * rows
         self._step = jax.jit(on_mesh(trainer.mesh, make_evaluation_step(self._objective, seed=self._seed)))
-        seen = data.held_out if split == HELD_OUT else data.train
-        self._bits_a_nat = seen.tokens / seen.characters / math.log(2) if seen.characters else None
         self._cosine = None
         """Computes the mean cosine of a batch's texts; None unless the run watches how its initial model changes."""
         if config.init and config.evaluation.watch and not config.model.discriminator:
             self._cosine = jax.jit(on_mesh(trainer.mesh, self._objective.mean_cosine))
-        self._parts: list[tuple[str, BatchSource]] = []
-        """Pairs of a language and the batches of one of its sources."""
-        self.sequences = 0
-        self._several = split == HELD_OUT and len({*config.data.languages}) > 1
-        self._shares: dict[str, float] = {}
+        counted = data.held_out if split == HELD_OUT else data.train
+        self._bits_a_nat = counted.tokens / counted.characters / math.log(2) if counted.characters else None
+
+        self._several = split == HELD_OUT and len({*languages}) > 1
+        self._shares = _shares_of_languages(config, phase, data) if self._several else {}
         """The share of each language in training; empty without shares."""
-        counts, languages = data.records[split], config.data.languages
         if self._several:
-            for language, share in zip(languages, config.shares(phase, data.sources) or (), strict=False):
-                self._shares[language] = self._shares.get(language, 0.0) + share
-            measured = {language for language, count in zip(languages, counts, strict=True) if count}
-            if lacking := [language for language in dict.fromkeys(languages) if language not in measured]:
-                warn(f"nothing is held out of {', '.join(lacking)}, and nothing is measured there; give more text")
+            orders = _orders(languages, data.records[split], max_sequences)
+            if lacking := {*languages} - {language for language, _ in orders}:
+                names = ", ".join(language for language in dict.fromkeys(languages) if language in lacking)
+                warn(f"nothing is held out of {names}, and nothing is measured there; give more text")
         else:
-            counts, languages = [len(instances)], languages[:1]
-        most = len(instances) if max_sequences is None else -(-max_sequences // max(1, sum(map(bool, counts))))
-        for language, end, count in zip(languages, itertools.accumulate(counts), counts, strict=True):
-            if count:
-                order = InOrder(count, min(count, most), end - count)
-                self._parts.append((language, self._batches(instances, order, data.length)))
-                self.sequences += order.reads
+            orders = _orders(languages[:1], [len(instances)], max_sequences)
+        self.sequences = sum(order.reads for _, order in orders)
+        self._parts = [(language, self._batches(instances, order, data.length)) for language, order in orders]
+        """Pairs of a language and the batches of one of its sources."""
         self._tagged: BatchSource | None = None
         """The held-out sentences of the treebank."""
         if treebank and treebank.held_out.sequences:
@@ -208,6 +202,23 @@ class HeldOut:
                 weighted = (self._shares[language] * means[name] for language, means in by_language.items())
                 whole[name] = sum(weighted) / drawn
         return whole, parts
+
+
+def _orders(languages: Sequence[str], counts: Sequence[int], most: int | None) -> list[tuple[str, InOrder]]:
+    """The language of each source with records, and the order in which its records are read. `counts`: the number of
+    records of each source. `most`: about how many are read, divided evenly among the sources; None: all."""
+    each = max(counts) if most is None else -(-most // max(1, sum(map(bool, counts))))
+    sources = zip(languages, counts, itertools.accumulate(counts), strict=True)
+    return [(language, InOrder(count, min(count, each), end - count)) for language, count, end in sources if count]
+
+
+def _shares_of_languages(config: RunConfig, phase: int, data: PreparedData) -> dict[str, float]:
+    """The share of each language in the training of phase number `phase`; empty without shares."""
+    of_sources, shares = config.shares(phase, data.sources), dict[str, float]()
+    if of_sources:
+        for language, share in zip(config.data.languages, of_sources, strict=True):
+            shares[language] = shares.get(language, 0.0) + share
+    return shares
 
 
 def held_out_sequences(

@@ -2,7 +2,6 @@
 
 import functools
 import hashlib
-from array import array
 from collections.abc import Sequence
 from typing import NamedTuple, Protocol, runtime_checkable
 
@@ -46,13 +45,17 @@ class ShuffledOrder(NamedTuple):
         return index_shuffle(index, max_index=self.size - 1, seed=seed, rounds=_SHUFFLE_ROUNDS)
 
 
-class PermutedOrder(ShuffledOrder):
-    """Like ShuffledOrder, but with another order, from a permutation that is computed once an epoch. It is for few
-    records: `index_shuffle` takes up to 50 microseconds a record if their number isn't a power of two."""
+class PermutedOrder:
+    """An endless order like ShuffledOrder for few records, from a permutation that is computed once an epoch:
+    `index_shuffle` takes up to 50 microseconds a record if their number isn't a power of two."""
+
+    def __init__(self, size: int, seed: int, phase: int):
+        self._size = size
+        self._epoch = functools.lru_cache(maxsize=4)(functools.partial(permutation, size, seed, phase))
 
     def record(self, ordinal: int) -> int:
-        epoch, index = divmod(ordinal, self.size)
-        return _permutation(self.size, self.seed, self.phase, epoch)[index]
+        epoch, index = divmod(ordinal, self._size)
+        return int(self._epoch(epoch)[index])
 
 
 class MixedOrder:
@@ -110,23 +113,19 @@ def apportion(shares: Sequence[float], places: int) -> tuple[int, ...]:
 
 def _block(counts: tuple[int, ...], seed: int, phase: int, block: int) -> list[tuple[int, int]]:
     """The source at each place of a block, and the number of records of that source before it in the block."""
-    sources = np.repeat(np.arange(len(counts)), counts)[_permuted(sum(counts), "block", seed, phase, block)]
+    sources = np.repeat(np.arange(len(counts)), counts)[permutation(sum(counts), "block", seed, phase, block)]
     before = np.empty_like(sources)
     for source, count in enumerate(counts):
         before[sources == source] = np.arange(count)
     return list(zip(sources.tolist(), before.tolist(), strict=True))
 
 
-@functools.lru_cache(maxsize=256)
-def _permutation(size: int, *words: str | int) -> array:
-    return array("i", _permuted(size, *words).astype(np.int32).tobytes())
-
-
-def _permuted(size: int, *words: str | int) -> Int[np.ndarray, " n"]:
+def permutation(size: int, *words: str | int) -> Int[np.ndarray, " n"]:
     """A permutation of the numbers below `size` that `words` determine."""
     # Sorts random numbers instead of shuffling: later releases of numpy keep the stream of these numbers, but may
     # change shuffles.
-    return np.argsort(np.random.Philox(key=_hashed(16, *words)).random_raw(size), kind="stable")
+    random = np.random.Philox(key=_hashed(16, *words)).random_raw(size)
+    return np.argsort(random, kind="stable").astype(np.int32)
 
 
 @functools.lru_cache(maxsize=1024)  # all records of an epoch share its seed
