@@ -17,6 +17,7 @@ from bert_jax.system.bucket import Place, in_bucket
 from bert_jax.system.errors import UsageError
 
 if TYPE_CHECKING:
+    from bert_jax.text.extension import Extension
     from bert_jax.text.tokenizer import Tokenizer
     from bert_jax.text.word_splits import WordSplits
 
@@ -61,11 +62,28 @@ class Extend(Arguments):
                 f"--count={self.count} has no effect without --source, whose words it counts; leave it out"
             )
         local_place(self.extend, "a vocabulary, or a model's folder")  # before what reads it is imported
-        from bert_jax.pretraining.vocabulary import existing_tokenizer
         from bert_jax.system.progress import print_line, warn
         from bert_jax.text.extension import extend
         from bert_jax.text.merged_letters import merged_letters
         from bert_jax.text.word_splits import word_splits
+
+        tokenizer = self._tokenizer()
+        lines = _lines_of_text(self.source) if self.source else []
+        text, listed = Counter(word for line in lines for word in line.split()), _lines_of(self.words)
+        markers = [line.strip() for line in _lines_of(self.markers)]
+        extended = extend(tokenizer, [*listed, *self._proposed(tokenizer, text)], markers)
+        output, counts = self._checked_output(extended.tokenizer), self._counts(extended)
+        extended.tokenizer.write_vocabulary(output)
+        for place, given, most in ((self.words, listed, {"most": 0.0}), (" ".join(self.source), lines, {})):
+            if merged := merged_letters(given, tokenizer.cleaned, **most):
+                warn(f"{place}: {merged}; they are added as this vocabulary reads text; a cased one may keep them")
+        if text:
+            self._tell_saving(word_splits(tokenizer, text), word_splits(extended.tokenizer, text))
+        print_line(f"{len(extended.tokenizer.vocabulary):,} pieces ({counts}): {output}")
+
+    def _tokenizer(self) -> "Tokenizer":
+        """The tokenizer of `extend`. Raises UsageError if `lowercase` doesn't fit it."""
+        from bert_jax.pretraining.vocabulary import existing_tokenizer
         from bert_jax.text.wordpiece import MANY_CAPITALS, WordPieceTokenizer
 
         vocabulary = {"file": str(self.extend), "lowercase": self.lowercase}
@@ -78,25 +96,17 @@ class Extend(Arguments):
             raise UsageError(
                 f"{self.extend} has pieces with capitals and words would be lower-cased; add --no-lowercase"
             )
-        lines = _lines_of_text(self.source) if self.source else []
-        text = Counter(word for line in lines for word in line.split())
-        listed = _lines_of(self.words)
-        words = [*listed, *self._proposed(tokenizer, text)]
-        extended = extend(tokenizer, words, [line.strip() for line in _lines_of(self.markers)])
-        output = self._checked_output(extended.tokenizer)
+        return tokenizer
+
+    def _counts(self, extended: "Extension") -> str:
+        """How many words and markers were added. Raises UsageError if none were."""
         counts = f"{counted(extended.added, 'words added')}, {extended.known_words:,} known already, "
         counts += f"{extended.split:,} left out: they are always split"
         counts += f"; {counted(extended.markers, 'markers added')}" if self.markers else ""
         if not extended.added + extended.markers:
             files = " and ".join(str(path) for path in (*self.source, self.words, self.markers) if path)
             raise UsageError(f"{files} adds nothing to {self.extend} ({counts}); nothing was written")
-        extended.tokenizer.write_vocabulary(output)
-        for place, given, most in ((self.words, listed, {"most": 0.0}), (" ".join(self.source), lines, {})):
-            if merged := merged_letters(given, tokenizer.cleaned, **most):
-                warn(f"{place}: {merged}; they are added as this vocabulary reads text; a cased one may keep them")
-        if text:
-            self._tell_saving(word_splits(tokenizer, text), word_splits(extended.tokenizer, text))
-        print_line(f"{len(extended.tokenizer.vocabulary):,} pieces ({counts}): {output}")
+        return counts
 
     def _proposed(self, tokenizer: "Tokenizer", text: Counter[str]) -> list[str]:
         """The words of `text` that save the most pieces; prints the first ones. `text`: how often each word occurs,
