@@ -173,9 +173,9 @@ def source_hash(source: str, is_text: bool = False) -> str:
         return ""
 
 
-def changed_settings(config: Settings | None) -> JsonObject:
-    """The settings of a config that differ from their defaults, whatever file or flags they come from."""
-    return config.model_dump(mode="json", exclude_defaults=True) if config else {}
+def all_settings(config: Settings | None) -> JsonObject:
+    """The settings of a config, those with default values included: a release may have other defaults."""
+    return config.model_dump(mode="json") if config else {}
 
 
 def place_below(workdir: Path, folder: str, name: str, *shaped_by: Any, ending: str = "") -> Path:

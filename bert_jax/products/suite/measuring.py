@@ -98,8 +98,9 @@ def _several_steps(config: RunConfig) -> tuple[Callable[[], Any], int]:
 
 def plateau(run: Path, batch_size: int) -> int | None:
     """Sequences seen when the loss of masked tokens was first below PLATEAU_LOSS; None where it never was."""
-    lines = [line for line in read_metrics(run / "metrics.jsonl") if line["split"] == "train" and "mlm_loss" in line]
-    return next((line["step"] * batch_size for line in lines if line["mlm_loss"] < PLATEAU_LOSS), None)
+    lines = (line for line in read_metrics(run / "metrics.jsonl") if line["split"] == "train")
+    losses = ((line["step"], line.get("mlm_loss")) for line in lines)  # None if it was not finite
+    return next((step * batch_size for step, loss in losses if loss is not None and loss < PLATEAU_LOSS), None)
 
 
 def held_out_figures(run: Path, measured: Path, units: UnitKind) -> dict[str, Any]:

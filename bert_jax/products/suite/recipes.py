@@ -10,7 +10,7 @@ from types import MappingProxyType
 from typing import Any
 
 from bert_jax.config.run import RunConfig
-from bert_jax.products.suite.job import Job, changed_settings, log_of, model_hash, place_below, run_figures, source_hash
+from bert_jax.products.suite.job import Job, all_settings, log_of, model_hash, place_below, run_figures, source_hash
 from bert_jax.products.suite.processes import Processes
 from bert_jax.products.suite.suite import CheckedSuite, SuiteModel
 from bert_jax.products.suite.suite_tables import PRETRAINING
@@ -63,10 +63,10 @@ class RecipeWork:
         shared = self._first.name if self._shares else None
         used, names = list[Any](), filter(None, (model.name, model.begin, shared))
         for name in names:
-            used.append((changed_settings(self._recipes[name].recipe), self._inputs_hash(name)))
+            used.append((all_settings(self._recipes[name].recipe), self._inputs_hash(name)))
         seconds = [self.step_seconds().get(name) for name in filter(None, (model.name, model.begin))]
         run = place_below(
-            self._workdir, "models", f"{model.name}-{seed}", used, changed_settings(budget), at_once, seconds, seed
+            self._workdir, "models", f"{model.name}-{seed}", used, all_settings(budget), at_once, seconds, seed
         )
 
         def work() -> JsonObject:
@@ -117,7 +117,7 @@ class RecipeWork:
         then write."""
         jobs = list[Job]()
         for name, model in self._recipes.items():
-            shaped_by = changed_settings(self.config(model)), self._processes.at_once
+            shaped_by = all_settings(self.config(model)), self._processes.at_once
             path = place_below(self._workdir, "steps", name, *shaped_by, ending=".json")
             jobs.append(Job(name, "a step", {}, 0, path, {"seconds": seconds.get(name)}.copy, self.finished))
         return jobs
@@ -154,7 +154,7 @@ class RecipeWork:
     def _sequences(self) -> Path:
         """The directory of the first recipe's prepared sequences and of the vocabulary of all."""
         name = self._first.name
-        shaped_by = changed_settings(self._first.recipe), self._inputs_hash(name), self._suite.tables.seeds[0]
+        shaped_by = all_settings(self._first.recipe), self._inputs_hash(name), self._suite.tables.seeds[0]
         return place_below(self._workdir, "data", name, *shaped_by)
 
     def _train(self, model: SuiteModel, seed: int, run: Path, share: float, begin: Path | None = None) -> None:

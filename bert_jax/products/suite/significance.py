@@ -17,7 +17,8 @@ from bert_jax.finetuning.metrics import class_scores
 LEVEL = 0.05
 """Probability of calling at least one of several equal models different."""
 _LEAST = 1e-12
-"""Probability that stands for all smaller ones."""
+"""Probability that stands for all smaller ones, and the standard error below which it comes from rounding alone."""
+_NO_CHANCE = "neither seeds nor rows show how much scores vary by chance"
 _RESAMPLES = 1000
 """Draws of the bootstrap."""
 _LEAST_PAIRS = 10
@@ -38,14 +39,12 @@ class Difference(NamedTuple):
     seeds: int
     rows: int
     """Rows or pairs whose answers were compared; 0 where none were."""
-
-    @property
-    def has_error(self) -> bool:
-        return self.seeds > 1 or self.rows > 0
+    obstacle: str = ""
+    """Why there is no verdict; empty if there is one."""
 
     @property
     def is_significant(self) -> bool:
-        return self.p < LEVEL
+        return not self.obstacle and self.p < LEVEL
 
 
 def score_difference(
@@ -60,9 +59,12 @@ def score_difference(
     differences = np.subtract(scores, first_scores)
     of_seeds = float(np.var(differences, ddof=1)) / len(differences) if len(differences) > 1 else 0.0
     parts = [(of_seeds, len(differences) - 1), *((error**2, rows - 1) for error, rows in row_errors)]
-    variance, mean = sum(part for part, _ in parts), float(np.mean(differences))
-    p = _probability(abs(mean) / math.sqrt(variance), parts) if variance else 1.0
-    return Difference(mean, math.sqrt(variance), p, len(differences), sum(rows for _, rows in row_errors))
+    error, mean = math.sqrt(sum(part for part, _ in parts)), float(np.mean(differences))
+    rows = sum(count for _, count in row_errors)
+    if error < _LEAST:
+        are_equal = (len(differences) > 1 or rows) and abs(mean) < _LEAST
+        return Difference(mean, 0.0, 1.0, len(differences), rows, "" if are_equal else _NO_CHANCE)
+    return Difference(mean, error, _probability(abs(mean) / error, parts), len(differences), rows)
 
 
 def _probability(t: float, parts: Sequence[tuple[float, int]]) -> float:
@@ -78,22 +80,22 @@ def _probability(t: float, parts: Sequence[tuple[float, int]]) -> float:
 def difference_text(name: str, first: str, compared: Difference, rows: str = "rows") -> str:
     """The verdict on a difference, in words. `rows`: what its rows are called."""
     on = ", ".join([counted(compared.seeds, "seeds"), *([counted(compared.rows, rows)] if compared.rows else [])])
-    if not compared.has_error or compared.error < _LEAST and compared.difference:
-        chance = "no verdict, as neither seeds nor rows show how much scores vary by chance"
-        return f"{name} scores {compared.difference:+.3f} beside {first}; {chance} ({on})"
+    if compared.obstacle:
+        return f"{name} scores {compared.difference:+.3f} beside {first}; no verdict, as {compared.obstacle} ({on})"
     how = f"{compared.difference:+.3f} ± {compared.error:.3f}, p {compared.p:.2g}, {on}"
     if not compared.is_significant:
         return f"{name} and {first} are not distinguishable ({how})"
-    caution = "; with one seed this holds for these two models, not for the ways they are made"
-    caution = caution if compared.seeds == 1 else ""
-    return f"{name} is {'better' if compared.difference > 0 else 'worse'} than {first} ({how}{caution})"
+    return f"{name} is {'better' if compared.difference > 0 else 'worse'} than {first} ({how})"
 
 
-def adjusted(probabilities: Sequence[float]) -> list[float]:
-    """Holm's probabilities for several comparisons (Holm 1979). A difference counts if its probability is below
-    LEVEL."""
+def adjusted(probabilities: Sequence[float], family: int | None = None) -> list[float]:
+    """Holm's probabilities for several comparisons (Holm 1979). A difference counts if its probability is below LEVEL.
+
+    `family`: the number of comparisons, if some of them aren't among `probabilities`. The others then count as if
+    their probabilities were larger, which raises the results or leaves them equal.
+    """
     order = np.argsort(probabilities)
-    factors = len(probabilities) - np.arange(len(probabilities))
+    factors = (len(probabilities) if family is None else family) - np.arange(len(probabilities))
     raised = np.maximum.accumulate(np.minimum(np.asarray(probabilities)[order] * factors, 1.0))
     return raised[np.argsort(order)].tolist()
 

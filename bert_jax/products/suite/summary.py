@@ -1,5 +1,6 @@
 """The figures of a suite: every run, the table of models and tasks, and which differences count."""
 
+import math
 import statistics
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
@@ -35,12 +36,16 @@ class Cell(NamedTuple):
     task: str
     metric: str
     scores: dict[int, float]
+    planned: int = 1
+    """Number of seeds with which it is measured."""
     setting: dict[str, Any] = {}
     outcomes: RowOutcomes = RowOutcomes()
     baseline: float | None = None
     """The score of a method that learns nothing; None if it isn't known."""
     share_seen: float | None = None
     """The share of the rows that was found in the model's pretraining text; None if it isn't known."""
+    seen_at_least: bool = False
+    """Whether a part of that text couldn't be looked through, so that the share may be larger."""
 
     @property
     def mean(self) -> float:
@@ -53,7 +58,15 @@ class Cell(NamedTuple):
     @property
     def text(self) -> str:
         spread = "" if self.spread is None else f" ± {self.spread:.3f}"
-        return f"{self.mean:.3f}{spread}" + ("" if self.share_seen is None else f" ({self.share_seen:.1%} seen)")
+        seeds = f" ({len(self.scores)} of {self.planned} seeds)" if self.lacks_seeds else ""
+        least = "at least " if self.seen_at_least else ""
+        seen = "" if self.share_seen is None else f" ({least}{self.share_seen:.1%} seen)"
+        return f"{self.mean:.3f}{spread}{seeds}{seen}"
+
+    @property
+    def lacks_seeds(self) -> bool:
+        """Whether a run of some seed failed or isn't finished."""
+        return len(self.scores) < self.planned
 
 
 class Winner(NamedTuple):
@@ -63,7 +76,8 @@ class Winner(NamedTuple):
     model: str
     score: float
     indistinguishable: list[str]
-    """The models that are not distinguishable from it, by Holm's correction over its comparisons with all others."""
+    """The models that are not distinguishable from it, by Holm's correction over the comparisons of all pairs of
+    models, as any of them might have been the best."""
 
     @property
     def text(self) -> str:
@@ -75,8 +89,8 @@ class Summary:
     """The figures of a suite's finished runs.
 
     Each model is compared with the first model of the file. The comparisons on single tasks are one family for Holm's
-    correction, and those of the average another. The best model of a task is compared with all others: a further family
-    for each task.
+    correction, and those of the average another. The best model of a task is compared with all others; the pairs of
+    models are a further family for each task.
     """
 
     def __init__(self, work: SuiteWork):
@@ -96,7 +110,7 @@ class Summary:
         if len(averaged) > 1:
             self.cells[AVERAGE] = {name: _average([cells[name] for cells in averaged]) for name in names}
         self.without_verdict = list[str]()
-        """The tasks on which neither seeds nor rows vary. If there is one, averages aren't compared."""
+        """The tasks on which some model isn't judged beside the first. If there is one, averages aren't compared."""
         self._known_errors = dict[tuple[str, ...], list[tuple[float, int]]]()
         self.differences = self._differences()
         """Of each model but the first on each task, by model and task, with Holm's probabilities."""
@@ -158,6 +172,10 @@ class Summary:
             families = "over all comparisons on tasks, and over those of the average"
             p = "p: the probability of such a difference between equal models, with Holm's correction"
             yield "note", f"Every model is compared with the first, at {LEVEL:.0%}. {p} {families}."
+            if once := [model.name for model in self.suite.models if model.path or len(self.suite.tables.seeds) == 1]:
+                names = "all models" if len(once) == len(self.suite.models) else ", ".join(once)
+                made = f"Made with one seed: {names}. A verdict"
+                yield "note", f"{made} holds for these trained models, not for the ways they are made."
         if any(cell.spread is not None for cells in self.cells.values() for cell in cells.values()):
             errors = "that of a difference is its standard error"
             yield "note", f"The ± of a score is the standard deviation over seeds, {errors}."
@@ -185,19 +203,28 @@ class Summary:
             yield "note", remark
         if AVERAGE in self.cells and self.without_verdict:
             tasks = ", ".join(self.without_verdict)
-            yield "note", f"Averages aren't compared, as neither seeds nor rows vary on {tasks}."
+            yield "note", f"Averages aren't compared, as there is no verdict on {tasks}."
         if left := [task.name for task in self.suite.tasks if task.name not in self.averaged]:
             yield "note", f"The average leaves out {', '.join(left)}, where a model has no score."
         if len(self.suite.settings) > 1 and self.suite.tables.report == "dev":
             best = f"the best of {counted(len(self.suite.settings), 'settings')}"
             yield "note", f"Each score is {best} on the same dev rows; new rows would score lower."
-        if any(cell.share_seen is not None for cells in self.cells.values() for cell in cells.values()):
-            yield "note", "Seen: the share of dev and test rows that was found in the model's pretraining text."
+        yield from (("note", text) for text in self._seen())
         yield from (("problem", f"Failed: {failure}") for failure in self.work.failures)
 
     def _verdict(self, name: str, task: str, found: Difference) -> str:
         rows = sorted({each.ROWS for each in self.suite.tasks if task in (each.name, AVERAGE)}, reverse=True)
         return difference_text(name, self.suite.models[0].name, found, " and ".join(rows or ["rows"]))
+
+    def _seen(self) -> Iterator[str]:
+        """Yields what the shares of rows in the models' texts mean, and which texts weren't looked through."""
+        if any(cell.share_seen is not None for cells in self.cells.values() for cell in cells.values()):
+            yield "Seen: the share of dev and test rows that was found in the model's pretraining text."
+        for model in self.suite.models:
+            looked_up = self.work.contamination(model)
+            of_tasks = [looked_up.measured.get(task.name, {}) for task in self.suite.tasks if looked_up.done]
+            if reason := next((each["unknown"] for each in of_tasks if each.get("unknown") and each["tokens"]), None):
+                yield f"Seen: only a part of {model.name}'s pretraining text was looked through, as {reason}."
 
     def _edges(self) -> Iterator[str]:
         """Yields a sentence for each highest or lowest number of the grid that is the best for some model and task."""
@@ -228,7 +255,8 @@ class Summary:
             for task in self.suite.measured.values():
                 cell = self._cell(model, task)
                 if cell and cell.scores:
-                    yield cell._replace(share_seen=shares.get(task.name, {}).get("share"))
+                    seen = shares.get(task.name, {})
+                    yield cell._replace(share_seen=seen.get("share"), seen_at_least=bool(seen.get("unknown")))
 
     def _cell(self, model: SuiteModel, task: SuiteTask) -> Cell | None:
         rows = [row for row in self.runs if (row["model"], row["task"]) == (model.name, task.name)]
@@ -236,17 +264,16 @@ class Summary:
         if not rows or setting is None:
             return None
         measured = {row["seed"]: row["metrics"] for row in rows if row["setting"] == setting}
-        is_complete = True
         if isinstance(task, FineTuning):  # the answers of the best setting give the scores and what is tested
             jobs = [self.work.answers(model, task, setting, seed) for seed in self.suite.tables.seeds]
             measured = {job.seed: job.measured for job in jobs if job.done}
-            is_complete = len(measured) == len(jobs)
         scores = {seed: task.score(each)[1] for seed, each in measured.items()}
-        cell = Cell(model.name, task.name, rows[0]["metric"], scores, setting)
+        planned = len(self.work.seeds(model, task))
+        cell = Cell(model.name, task.name, rows[0]["metric"], scores, planned, setting)
         some: dict[str, Any] = next(iter(measured.values()), {})
         if baseline := some.get("baseline"):
             cell = cell._replace(baseline=task.score({"metric": some.get("metric"), **baseline})[1])
-        return cell._replace(outcomes=task.outcomes([*measured.values()])) if is_complete else cell
+        return cell if cell.lacks_seeds else cell._replace(outcomes=task.outcomes([*measured.values()]))
 
     def _differences(self) -> dict[tuple[str, str], Difference]:
         first, found = self.suite.models[0].name, dict[tuple[str, str], Difference]()
@@ -255,7 +282,7 @@ class Summary:
                 if name == first or task == AVERAGE and self.without_verdict:
                     continue
                 found[name, task] = self._difference(task, name, first)
-                if task in self.averaged and task not in self.without_verdict and not found[name, task].has_error:
+                if task in self.averaged and task not in self.without_verdict and found[name, task].obstacle:
                     self.without_verdict.append(task)
         for is_average in (False, True):
             family = [key for key in found if (key[1] == AVERAGE) == is_average]
@@ -265,7 +292,13 @@ class Summary:
 
     def _difference(self, task: str, name: str, other: str) -> Difference:
         """The difference of two models on a task or the average, without a correction for several comparisons."""
-        scores = _paired(self.cells[task][name], self.cells[task][other])
+        cells = self.cells[task][name], self.cells[task][other]
+        if lacking := [
+            f"{cell.model} has {len(cell.scores)} of {cell.planned} seeds" for cell in cells if cell.lacks_seeds
+        ]:
+            difference, seeds = cells[0].mean - cells[1].mean, min(len(cell.scores) for cell in cells)
+            return Difference(difference, 0.0, 1.0, seeds, 0, " and ".join(lacking))
+        scores = _paired(*cells)
         if task != AVERAGE:
             return score_difference(*scores, self._row_errors(task, name, other))
         parts = [part for each in self.averaged for part in self._row_errors(each, name, other)]
@@ -283,20 +316,18 @@ class Summary:
                 continue
             best = max(cells, key=lambda name: cells[name].mean)
             others = [name for name in cells if name != best]
-            compared = self.averaged if task == AVERAGE else []
-            if not all(self._difference(part, best, name).has_error for part in compared for name in others):
+            parts = self.averaged if task == AVERAGE else [task]
+            if any(self._difference(part, best, name).obstacle for part in parts for name in others):
                 continue
-            p = adjusted([self._difference(task, best, name).p for name in others])
+            pairs = math.comb(len(cells), 2)
+            p = adjusted([self._difference(task, best, name).p for name in others], pairs)
             indistinguishable = [name for name, of_name in zip(others, p, strict=True) if of_name >= LEVEL]
             yield Winner(task, best, cells[best].mean, indistinguishable)
 
 
 def _paired(ours: Cell, theirs: Cell) -> tuple[list[float], list[float]]:
-    """The scores of two models, paired by seed. If they share fewer than two seeds, as when one is measured once, its
-    mean stands for the seeds that it lacks."""
-    seeds = [seed for seed in ours.scores if seed in theirs.scores]
-    if len(seeds) < 2:
-        seeds = max([list(ours.scores), list(theirs.scores)], key=len)
+    """The scores of two models, paired by seed. The score of a model that is measured once stands for every seed."""
+    seeds = max([list(ours.scores), list(theirs.scores)], key=len)
     first, second = ([cell.scores.get(seed, cell.mean) for seed in seeds] for cell in (ours, theirs))
     return first, second
 
@@ -334,7 +365,12 @@ def _average(cells: Sequence[Cell]) -> Cell:
     means = {seed: statistics.fmean(cell.scores.get(seed, cell.mean) for cell in cells) for seed in seeds}
     known = [cell.baseline for cell in cells if cell.baseline is not None]
     return Cell(
-        cells[0].model, AVERAGE, "", means, baseline=statistics.fmean(known) if len(known) == len(cells) else None
+        cells[0].model,
+        AVERAGE,
+        "",
+        means,
+        planned=max(cell.planned for cell in cells),
+        baseline=statistics.fmean(known) if len(known) == len(cells) else None,
     )
 
 

@@ -81,7 +81,7 @@ class SuiteTask(Settings):
     @property
     def identity(self) -> JsonObject:
         """The values that change what is measured."""
-        return self.model_dump(mode="json", exclude_defaults=True, exclude={"name", "publisher", "scores"})
+        return self.model_dump(mode="json", exclude={"name", "publisher", "scores"})
 
     def check(self) -> None:
         """Raises UsageError for rows that can't be read."""

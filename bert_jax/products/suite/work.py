@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from bert_jax.config.run import RunConfig
-from bert_jax.products.suite.job import Job, changed_settings, log_of, model_hash, place_below, run_figures, source_hash
+from bert_jax.products.suite.job import Job, all_settings, log_of, model_hash, place_below, run_figures, source_hash
 from bert_jax.products.suite.processes import Processes
 from bert_jax.products.suite.recipes import RecipeWork
 from bert_jax.products.suite.suite import CheckedSuite, SuiteModel
@@ -119,21 +119,31 @@ class SuiteWork:
         jobs = list[Job]()
         for seed, model in itertools.product(self.suite.tables.seeds, self.suite.models):
             for task in self.suite.measured.values():
-                if (model.name, task.name) not in self.suite.lacking:
+                if seed in self.seeds(model, task):
                     jobs += self._jobs(model, task, seed)
         return jobs
 
+    def seeds(self, model: SuiteModel, task: SuiteTask) -> tuple[int, ...]:
+        """The seeds with which a model is measured on a task: all for a recipe or a fine-tuning, the first for a
+        trained model that is measured as it is, and none where the model has no score."""
+        if (model.name, task.name) in self.suite.lacking:
+            return ()
+        if isinstance(task, HeldOutTokens):
+            learned = model.recipe and model.recipe.objective.predict == task.predict
+            return self.suite.tables.seeds if learned else ()
+        if isinstance(task, HeldOutText):
+            return self.suite.tables.seeds if model.recipe else ()
+        return self.suite.tables.seeds[: None if model.recipe or isinstance(task, FineTuning) else 1]
+
     def _jobs(self, model: SuiteModel, task: SuiteTask, seed: int) -> list[Job]:
-        """A fine-tuning with each combination of the grid; or one measurement for each seed of a recipe that learned
-        what is asked, and for the first seed of a trained model."""
+        """A fine-tuning with each combination of the grid, or one measurement."""
         if isinstance(task, FineTuning):
             return [self.tuning(model, task, setting, seed) for setting in self.suite.settings]
         if isinstance(task, HeldOutTokens):
-            learned = model.recipe and model.recipe.objective.predict == task.predict
-            return [self.recipes.held_out(model, task, seed)] if learned else []
+            return [self.recipes.held_out(model, task, seed)]
         if isinstance(task, HeldOutText):
-            return [self.recipes.held_out_text(model, task, seed)] if model.recipe else []
-        return [self.measurement(model, task, seed)] if model.recipe or seed == self.suite.tables.seeds[0] else []
+            return [self.recipes.held_out_text(model, task, seed)]
+        return [self.measurement(model, task, seed)]
 
     def row_measurements(self) -> list[Job]:
         """The answers of each task's best setting to the reported rows, and the look-up of rows in each model's text.
@@ -164,7 +174,7 @@ class SuiteWork:
     def tuning(self, model: SuiteModel, task: FineTuning, setting: Values, seed: int) -> Job:
         path, needs, content = self._model(model, seed)
         name = f"{model.name}-{task.name}-{setting_text(setting)}-{seed}"
-        shaped_by = changed_settings(task.config), setting, str(path), content, seed, task.hashes(self._hash)
+        shaped_by = all_settings(task.config), setting, str(path), content, seed, task.hashes(self._hash)
         run = place_below(self.workdir, "runs", name, *shaped_by)
 
         def work() -> JsonObject:

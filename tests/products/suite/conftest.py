@@ -48,6 +48,8 @@ class StandIns:
         """Outcomes of minimal pairs by the model's name."""
         self.lacking = {}
         """What models lack for tasks, as if they had been opened."""
+        self.unread = None
+        """Why a part of the models' texts isn't looked through."""
         self.patience = None
         """Calls that are carried out before one is interrupted; None: all."""
         for name in ("train.tsv", "dev.tsv", "test.tsv"):
@@ -81,7 +83,7 @@ class StandIns:
                 "predicted": given,
             }
         if function is rows_in_text:
-            return {task.name: {"share": 0.25} for task in arguments[1]}
+            return {task.name: {"share": 0.25, "unknown": self.unread, "tokens": 9} for task in arguments[1]}
         if function in (finetune, pretrain, measuring.prepare_sequences):
             config, path = arguments
             return self.called(Call(function.__name__.partition("_")[0], path, config))

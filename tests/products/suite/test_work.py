@@ -205,12 +205,20 @@ def test_pairs_and_judged_texts_are_measured_once_for_a_trained_model(stand_ins)
     }
 
 
+def test_a_text_that_is_here_in_part_has_at_least_the_rows_found_in_it(stand_ins):
+    stand_ins.unread = "W/one began with another program's model"
+    summary = stand_ins.run(TRAINED)
+    assert "(at least 25.0% seen)" in summary.cells["sst2"]["one"].text
+    said = [text for _, text in summary.sentences() if text.startswith("Seen: only a part of one's")]
+    assert said == [f"Seen: only a part of one's pretraining text was looked through, as {stand_ins.unread}."]
+
+
 def test_an_average_is_not_judged_if_a_task_shows_no_chance(stand_ins):
     stand_ins.judged("scifact")
     summary = stand_ins.run(f'{TRAINED}[[tasks]]\nbeir = "scifact"\n')
     assert "average" in summary.cells and ("two", "average") not in summary.differences
     assert ("two", "sst2") in summary.differences
-    assert any("as neither seeds nor rows vary on scifact" in text for _, text in summary.sentences())
+    assert any("as there is no verdict on scifact" in text for _, text in summary.sentences())
 
 
 def test_a_model_that_is_measured_once_is_compared_with_all_seeds_of_a_recipe(stand_ins):
@@ -218,6 +226,33 @@ def test_a_model_that_is_measured_once_is_compared_with_all_seeds_of_a_recipe(st
     summary = stand_ins.run(f'seeds = [0, 1, 2]\n{RECIPES}[[models]]\npath = "one"\n[[tasks]]\npairs = "pairs.jsonl"\n')
     assert len(summary.cells["pairs"]["one"].scores) == 1
     assert summary.differences["one", "pairs"].seeds == 3
+
+
+def test_a_recipe_that_lost_seeds_gets_no_verdict(stand_ins):
+    """One run that went well says nothing of a recipe that failed twice."""
+    (stand_ins.folder / "pairs.jsonl").touch()
+    called = stand_ins.called
+
+    def failing(call):
+        if call.name == "pretrain" and call.config.seed and call.config.optimizer.name == "muon":
+            raise RunError("the loss is infinite")
+        return called(call)
+
+    stand_ins.called = failing
+    summary = stand_ins.run(f'seeds = [0, 1, 2]\n{RECIPES}[[tasks]]\npairs = "pairs.jsonl"\n')
+    assert summary.cells["pairs"]["modern_muon"].text == "0.600 (1 of 3 seeds) (25.0% seen)"
+    found = summary.differences["modern_muon", "pairs"]
+    assert not found.is_significant and found.obstacle == "modern_muon has 1 of 3 seeds"
+    assert ("modern_muon", "average") not in summary.differences
+
+
+def test_the_best_is_not_named_where_nothing_shows_chance(stand_ins, monkeypatch):
+    stand_ins.judged("scifact")
+    (stand_ins.folder / "three").mkdir()
+    scores = {"one": 0.1, "two": 0.4, "three": 0.65}
+    monkeypatch.setattr(stand_ins, "called", lambda call: {"ndcg@10": scores[call.path.name]})
+    summary = stand_ins.run('models = ["one", "two", "three"]\n[[tasks]]\nbeir = "scifact"\n')
+    assert not summary.winners
 
 
 def test_runs_at_once_share_the_cores(stand_ins):
