@@ -79,7 +79,7 @@ _SIZES = (
 )
 """Models by the words of the text, the largest first. The passes over the shortest texts were measured ("Passes over a
 small text" in docs/experiments.md); the sizes are initial values."""
-_MOST_PASSES = 100
+MOST_PASSES = 100
 """A budget of minutes is filled with at most so many passes. With 56,000 words of text, 300 passes gave a worse model
 than 100 did."""
 _CHARACTERS_A_WORD = 10
@@ -188,7 +188,7 @@ def _sized(config: ScratchConfig) -> dict[str, Any]:
         vocabulary = vocabulary.replace(size=size.pieces)
     model = config.model.replace(**sizes)
     planned = sum(phase.steps * phase.batch_size * phase.length for phase in config.phases)
-    passes = config.passes or (size.passes if config.minutes is None else _MOST_PASSES)
+    passes = config.passes or (size.passes if config.minutes is None else MOST_PASSES)
     times = passes * words * _PIECES_A_WORD / planned
     phases = [phase.replace(steps=max(1, round(phase.steps * times))) for phase in config.phases]
     steps = sum(phase.steps for phase in phases)

@@ -102,10 +102,13 @@ def nothing_learned_of_task(results: Results) -> str:
         found = f"The model predicts {quoted(results.constant_prediction)} for every row"
     elif metric == "entity_f1" and metrics.get("accuracy", math.inf) < baseline.get("accuracy", -math.inf):
         found = "Giving every word the most frequent tag would be right more often than the model"
-    elif metrics.get("squared_error", 0) > baseline.get("squared_error", math.inf):
-        found = "The squared error is larger than that of the mean for every row"
     elif score <= baseline.get(metric, -math.inf):
         found = "The model is no better than the baseline, which gives the most frequent answer for every row"
+    elif metrics.get("squared_error", 0) > baseline.get("squared_error", math.inf):
+        return (
+            "The squared error is larger than that of the mean for every row. A correlation doesn't show that: the "
+            "order of the numbers may be right while their scale isn't. More epochs (--task.epochs) may help."
+        )
     else:
         return ""
     return (

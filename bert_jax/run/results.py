@@ -107,6 +107,10 @@ class Results(BaseModel):
     """For minimal pairs: the accuracy on each file."""
     file_figures: dict[str, dict[str, float]] = {}
     """For minimal pairs, by file: accuracies, the standard error of the first, and how many pairs have a score."""
+    method: str | None = None
+    """For minimal pairs: how a sentence is scored: token, word or log-likelihood."""
+    normalized: bool | None = None
+    """For minimal pairs: whether a score is divided by the sentence's number of tokens."""
     remarks: list[str] = []
     """For minimal pairs: remarks on the measurement."""
     groups: dict[str, Scores] = {}

@@ -28,16 +28,19 @@ LEARNED_NOTHING = ": little or nothing was learned from the texts. Try another l
             {"metric": "entity_f1", "baseline": {"accuracy": 0.9, "entity_f1": 0.0}},
             "Giving every word the most frequent tag would be right more often than the model",
         ),
-        (
-            {"metric": "pearson", "squared_error": 3.0, "baseline": {"pearson": 0.0, "squared_error": 2.0}},
-            "The squared error is larger than that of the mean for every row",
-        ),
     ],
 )
 def test_a_model_that_learned_nothing_is_named(changes, sentence, capsys):
     print_task_results(Results.model_validate(RESULTS | changes))
     printed = capsys.readouterr().out
     assert (LEARNED_NOTHING in printed) == bool(sentence) and sentence in printed
+
+
+def test_numbers_of_a_wrong_scale_are_named_and_not_called_unlearned(capsys):
+    numbers = {"metric": "pearson", "squared_error": 3.0, "baseline": {"pearson": 0.0, "squared_error": 2.0}}
+    print_task_results(Results.model_validate(RESULTS | numbers))
+    printed = capsys.readouterr().out
+    assert "The squared error is larger than that of the mean" in printed and LEARNED_NOTHING not in printed
 
 
 def test_a_class_that_is_never_predicted_is_said_below_the_scores(capsys):

@@ -6,6 +6,7 @@ from typing import Annotated
 
 from bert_jax.config.run import RunConfig
 from bert_jax.model.size import num_parameters, train_flops
+from bert_jax.pretraining.fitting import MOST_PASSES
 from bert_jax.pretraining.mixture import SourceShare, draws
 from bert_jax.pretraining.sample_preparation import (
     Cut,
@@ -34,9 +35,15 @@ from bert_jax.training.estimate import Estimate, training_times
 _TOKENS_A_PARAMETER, _TIMES_IN_ENCODERS = 20, (10, 100)
 """Training tokens for each parameter of the compute-optimal model: their number in causal models (Hoffmann et al.
 2022), and by which factors, from least to most, encoders have more (Dervishi et al. 2025)."""
-MOST_EPOCHS, _HALF_WORTH = 40, 15.39
+_MOST_EPOCHS_OF_CAUSAL, _HALF_WORTH = 40, 15.39
 """The epochs after which more repetition adds nothing, and the constant R* by which the worth of repeated tokens fades,
 both of causal models (Muennighoff et al. 2023)."""
+
+
+def most_epochs(config: RunConfig) -> int:
+    """The epochs after which more repetition adds nothing. Masks are drawn anew in each epoch, so encoders gain from
+    more of them than causal models do ("Passes over a small text" in docs/experiments.md)."""
+    return _MOST_EPOCHS_OF_CAUSAL if config.model.causal else MOST_PASSES
 
 
 def _from_to(numbers: tuple[int, int]) -> str:
@@ -283,7 +290,7 @@ def _training(config: RunConfig, prepared: Sequence[SamplePreparation]) -> Train
     model = config.model.replace(vocabulary_size=prepared[0].pieces[0].pieces)
     rows = {phase.length: sum(_rows(config, each)[phase.length] for each in prepared) for phase in config.phases}
     tokens = sum(each.tokens for each in prepared)
-    worth = 1 + _HALF_WORTH * (1 - math.exp((1 - MOST_EPOCHS) / _HALF_WORTH))
+    worth = 1 + _HALF_WORTH * (1 - math.exp((1 - _MOST_EPOCHS_OF_CAUSAL) / _HALF_WORTH))
     (least, most), basis = _tokens_a_parameter(config)
     return Training(
         parameters=num_parameters(model),

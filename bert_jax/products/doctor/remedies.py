@@ -7,12 +7,12 @@ from bert_jax.config.run import RunConfig
 from bert_jax.config.wording import counted
 from bert_jax.instances.statistics import MANY_RANDOM, MOST_RANDOM
 from bert_jax.products.doctor.diagnosis import (
-    MOST_EPOCHS,
     Change,
     Diagnosis,
     MixtureDiagnosis,
     SourceDiagnosis,
     Training,
+    most_epochs,
     own_cuts,
 )
 from bert_jax.products.doctor.survey import BOILERPLATE, DUPLICATES, LONG_LINES, UNDECODED, Fault
@@ -65,12 +65,13 @@ def _of_source(diagnosis: SourceDiagnosis, config: RunConfig) -> Iterator[Change
 
 def _of_shares(diagnosis: MixtureDiagnosis, config: RunConfig) -> Iterator[Change]:
     """What to change of a mixture whose sources are seen too often, while the whole isn't."""
-    often = [source for source in diagnosis.shares if source.epochs > MOST_EPOCHS]
-    if often and diagnosis.training.epochs <= MOST_EPOCHS:
+    most = most_epochs(config)
+    often = [source for source in diagnosis.shares if source.epochs > most]
+    if often and diagnosis.training.epochs <= most:
         named = ", ".join(f"{source.source} {three_digits(source.epochs)} times" for source in often)
         of_weights = "--data.weights with a smaller number for each of them"
         change = of_weights if config.data.weights else "a higher --data.smoothing, up to 1"
-        reason = f"the training sees {named}; more than {MOST_EPOCHS} add nothing"
+        reason = f"the training sees {named}; more than {most} add nothing"
         yield Change(reason=reason, change=f"{change}, or more text in that language")
 
 
@@ -173,11 +174,11 @@ def _of_training(training: Training, config: RunConfig) -> Iterator[Change]:
         change = "give more text, or take a smaller model: "
         change += f"bert-jax pretrain {name}" if name else "--model.num-layers, --model.hidden-size"
         yield Change(reason=f"{reason}{training.parameters / 1e6:,.3g}M", change=change)
-    if training.epochs > MOST_EPOCHS:
-        share = MOST_EPOCHS / training.epochs
+    if training.epochs > (epochs := most_epochs(config)):
+        share = epochs / training.epochs
         flags = [
             f"--phases.{number}.steps {max(round(share * phase.steps), 1)}"
             for number, phase in enumerate(config.phases)
         ]
-        reason = f"the text is seen {three_digits(training.epochs)} times; more than {MOST_EPOCHS} add nothing"
+        reason = f"the text is seen {three_digits(training.epochs)} times; more than {epochs} add nothing"
         yield Change(reason=reason, change=" ".join(flags))

@@ -187,8 +187,10 @@ def minimal_pairs(summary: RunSummary) -> Section:
         return section
     of_steps = f" at step {measured.steps:,}" if measured.steps else ""
     mean = f"mean of {counted(len(measured.files), 'files')}{of_steps}"
-    caption = "Accuracy: how often the acceptable sentence of two has the higher score"
+    how = f"{measured.method or 'unknown method'}{', divided by the number of tokens' if measured.normalized else ''}"
+    caption = f"Accuracy: how often the acceptable sentence of two has the higher score ({how})"
     section.add(table(caption, ["", "accuracy"], [[mean, score_text(measured.score)]]))
+    section.add(*map(paragraph, measured.remarks))
     for column, accuracies in {**measured.groups, "file": measured.files}.items():
         shown = itertools.islice(accuracies.items(), _MOST_GROUPS)
         rows = [[name[:_MOST_CHARACTERS], score_text(value)] for name, value in shown]

@@ -186,7 +186,8 @@ def _loss_trend(curve: Curve, training: Curve) -> Sentence:
             f"Held-out loss was still falling, from {score_text(earlier)} at step {step:,} to {score_text(last)}: "
             "longer training may lower it further.",
         )
-    return Sentence("note", f"Held-out loss has levelled off at {score_text(last)}.")
+    above = f", above its lowest value, {score_text(least)} at step {at:,}" if last - least > _RISE * abs(least) else ""
+    return Sentence("note", f"Held-out loss has levelled off at {score_text(last)}{above}.")
 
 
 def _progress(summary: RunSummary) -> Iterator[Sentence]:

@@ -3,9 +3,10 @@
 import pytest
 from conftest import stories
 
-from bert_jax.products.doctor.diagnosis import _tokens_a_parameter, diagnose
+from bert_jax.products.doctor.diagnosis import _tokens_a_parameter, diagnose, most_epochs
 from bert_jax.products.doctor.remedies import changes
 from bert_jax.products.doctor.survey import DUPLICATES, Fault
+from bert_jax.run.config_files import find_config
 
 GERMAN = "Die Mathematik ist eine Wissenschaft, welche aus der Untersuchung von Figuren und Zahlen entstand. " * 7
 
@@ -56,10 +57,11 @@ def test_a_source_of_a_mixture_that_is_seen_too_often_is_named(config, tmp_path)
     (tmp_path / "large.txt").write_text(stories(400))
     (tmp_path / "small.txt").write_text(stories(8))
     sources = tuple(f"text:{tmp_path / name}.txt" for name in ("large", "small"))
-    phase = config.phases[0].replace(steps=1000)
+    phase = config.phases[0].replace(steps=2500)
     mixed = config.set({"data.source": sources, "data.smoothing": 0.0}).replace(phases=(phase,))
     found = diagnose(mixed)
-    assert found.shares[1].epochs > 40 > found.training.epochs, found.shares
+    assert found.shares[1].epochs > most_epochs(mixed) == 100 > found.training.epochs, found.shares
+    assert most_epochs(find_config("gpt_ltr").config) == 40  # no fresh masks in each epoch
     (line,) = [change for change in changes(found, mixed) if "the training sees" in change.reason]
     assert sources[1] in line.reason and sources[0] not in line.reason
     assert line.change.startswith("a higher --data.smoothing, up to 1")

@@ -65,8 +65,8 @@ def test_before_the_end_the_baseline_is_estimated_from_the_text(tiny_copy):
         ([5.0, 3.0, 2.0, 2.5, 2.6], "problem", "risen from 2.000 at step 9 to 2.600; the model overfits"),
         ([5.0, 4.0, 3.0, 2.0], "note", "still falling, from 4.000 at step 6 to 2.000"),
         ([2.0, 6.0, 5.0, 4.0, 3.5], "note", "still falling"),
-        ([5.0, 2.0, 2.05, 2.0, 2.06], "note", "levelled off at 2.060"),
-        ([5.0, 2.01, 2.005, 2.0], "note", "levelled off at 2.000"),
+        ([5.0, 2.0, 2.05, 2.0, 2.06], "note", "levelled off at 2.060, above its lowest value, 2.000 at step 6"),
+        ([5.0, 2.01, 2.005, 2.0], "note", "levelled off at 2.000."),
         ([5.0, 2.0], "note", "2 held-out measurements"),
     ],
 )

@@ -13,7 +13,8 @@ import pytest
 from damages import HOSTILE, flip_a_bit
 from suite_cases import TASK_TEXT
 
-from bert_jax.products.suite.job import KeptFigures
+from bert_jax.config.settings import Settings
+from bert_jax.products.suite.job import KeptFigures, all_settings, place_below
 from bert_jax.products.suite.summary import Summary
 from bert_jax.products.suite.work import SuiteWork
 from bert_jax.system.errors import RunError
@@ -268,6 +269,19 @@ def test_a_dry_run_changes_nothing_and_lists_what_was_damaged(suite):
     assert missing == [score]
     Summary(work)
     assert {path: path.read_bytes() for path in kept_files(suite.folder / "W")} == before
+
+
+def test_a_run_under_another_default_is_another_run(tmp_path):
+    """A later release may change a default; what was trained under the old one isn't taken for the other."""
+
+    class Before(Settings):
+        bias_correction: bool = False
+
+    class After(Settings):
+        bias_correction: bool = True
+
+    paths = {place_below(tmp_path, "runs", "m", all_settings(config())) for config in (Before, After)}
+    assert len(paths) == 2
 
 
 def test_figures_of_another_release_are_measured_again(suite, monkeypatch, capsys):
