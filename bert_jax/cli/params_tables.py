@@ -6,6 +6,7 @@ from typing import Any
 import jax
 
 from bert_jax.config.finetune import AnyRunConfig
+from bert_jax.config.prediction import PAIR_QUESTIONS
 from bert_jax.model.bert import split_teacher, without
 from bert_jax.model.embeddings import padded_vocabulary_size
 from bert_jax.model.size import HEADS, ModelPart, model_parts, num_parameters
@@ -13,8 +14,6 @@ from bert_jax.system.figures import Table, gigabytes
 from bert_jax.training.optimizer import make_optimizer
 from bert_jax.training.step import Objective
 
-_PAIR_NAMES = {"next_sentence": "NSP dense", "sentence_order": "SOP dense", "none": "pair dense, not trained"}
-"""Names of the head for pairs by `objective.pair`."""
 _ENCODER = ("embeddings", "block", "last norm", "pooler")
 """The groups of parameters of the model without its heads."""
 
@@ -28,7 +27,8 @@ def parameter_table(objective: Objective, config: AnyRunConfig) -> Table:
     table = Table(title, "part", "shape", ">a block", ">parameters")
     counted = model_parts(model, objective.parameter_shapes)
     if config.objective:
-        pair = _PAIR_NAMES[config.objective.pair]
+        question = PAIR_QUESTIONS[config.objective.pair]
+        pair = f"{question.label} dense" if question else "pair dense, not trained"
         counted = [part._replace(name=pair) if part.group == "pair head" else part for part in counted]
     of_model = [part for part in counted if not part.is_generator]
     generator = [part for part in counted if part.is_generator]

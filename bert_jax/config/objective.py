@@ -10,7 +10,7 @@ from pydantic import AfterValidator, BeforeValidator, Field
 
 from bert_jax.config.prediction import PAIR_QUESTIONS, PREDICTIONS
 from bert_jax.config.settings import GIVEN, Requirement, Settings, one_or_several
-from bert_jax.config.wording import OneOf
+from bert_jax.config.wording import OneOf, help_items
 from bert_jax.system.errors import did_you_mean
 
 Share = Annotated[float, Field(ge=0.0, le=1.0)]
@@ -22,6 +22,11 @@ TAGGED_EVERY = 8
 """With objective.tags, one training row in this many is a sentence of the treebank."""
 
 Predicted = Annotated[str, OneOf(PREDICTIONS)]
+_PREDICT_HELP = f"""Tokens to predict.
+
+{help_items({value: facts.help for value, facts in PREDICTIONS.items()})}
+
+All but masked need pair=none; next and both ignore the settings of masking."""
 UnitKind = Literal["piece", "word", "ngram", "span", "context", "phrase", "entity"]
 """A unit of masking.
 
@@ -82,20 +87,8 @@ class ObjectiveConfig(Settings):
         Requirement("tags", GIVEN, "predict", "masked", "tags are learned beside masked tokens"),
         Requirement("tags", GIVEN, "pair", "none", "the sentences of a treebank are no pairs"),
     )
-    predict: Predicted = "masked"
-    """Tokens to predict.
-
-    - masked: masked ones, from both sides.
-    - next: each next token from those before it, as in GPT (Radford et al. 2018). Needs model.causal.
-    - replaced: of every token, whether it was replaced, as in ELECTRA (Clark et al. 2020): a generator learns to
-      predict masked tokens, and tokens that are drawn from its predictions replace them. Needs model.discriminator and
-      model.generator_divisor.
-    - permuted: the chosen tokens one after the other in random order, each from the tokens that aren't chosen and the
-      chosen ones before it, as in XLNet (Yang et al. 2019). No token is replaced. Needs model.positions=relative.
-    - both: each token twice, from those before it and from those after it, as in ELMo (Peters et al. 2018). Needs
-      model.layer=lstm.
-
-    All but masked need pair=none; next and both ignore the settings of masking."""
+    predict: Annotated[Predicted, Field(description=_PREDICT_HELP)] = "masked"
+    """Tokens to predict: a name in PREDICTIONS, whose rows give the help."""
     class_name: str | None = None
     """Name of a class of a Python program; it replaces the objective that `predict` names.
     `bert_jax.pretrain(..., objective=...)` sets it, and a command can't train with it. None: no such class."""

@@ -18,6 +18,8 @@ class Question(NamedTuple):
     """Text about the baseline's probabilities; None if the baseline's loss isn't measured."""
     second_segment: tuple[str, str] | None = None
     """For a question about pairs, the meaning of the answers 0 and 1 as texts about the second segment."""
+    asked_about: str = ""
+    """For a question about pairs, what it asks about, as the model card says it."""
 
     @property
     def loss(self) -> str:
@@ -35,6 +37,10 @@ class TokenPrediction(NamedTuple):
 
     question: Question
     """The question whose accuracy is the run's score."""
+    help: str
+    """What the help of objective.predict says of this value."""
+    described: str
+    """What is predicted, as the model card says it."""
     slots_a_token: int = 0
     """Prediction slots for each token of a row; 0 if units of tokens are chosen for prediction."""
     model_setting: tuple[str, object, str] | None = None
@@ -61,31 +67,53 @@ REPLACED_SHARE = "rtd_replaced"
 """Name of the measurement of the share of replaced tokens, which the baseline of REPLACED_TOKENS uses."""
 
 PREDICTIONS = {
-    "masked": TokenPrediction(MASKED_TOKENS),
+    "masked": TokenPrediction(MASKED_TOKENS, help="masked ones, from both sides", described="masked pieces"),
     "next": TokenPrediction(
-        NEXT_TOKENS, 1, ("causal", True, "a causal model predicts next tokens, no other model does")
+        NEXT_TOKENS,
+        help="each next token from those before it, as in GPT (Radford et al. 2018). Needs model.causal",
+        described="each next piece",
+        slots_a_token=1,
+        model_setting=("causal", True, "a causal model predicts next tokens, no other model does"),
     ),
     "replaced": TokenPrediction(
         REPLACED_TOKENS,
+        help="of every token, whether it was replaced, as in ELECTRA (Clark et al. 2020): a generator learns to "
+        "predict masked tokens, and tokens that are drawn from its predictions replace them. Needs model.discriminator "
+        "and model.generator_divisor",
+        described="masked pieces for a generator, and for a discriminator which pieces the generator replaced",
         model_setting=("discriminator", True, "a discriminator finds replaced tokens, no other model does"),
     ),
     "permuted": TokenPrediction(
         PERMUTED_TOKENS,
+        help="the chosen tokens one after the other in random order, each from the tokens that aren't chosen and the "
+        "chosen ones before it, as in XLNet (Yang et al. 2019). No token is replaced. Needs model.positions=relative",
+        described="pieces in random order, each from those before it and those that aren't predicted",
         model_setting=("positions", "relative", "only with relative positions are tokens predicted in permuted order"),
     ),
     "both": TokenPrediction(
         BOTH_NEIGHBOURS,
-        2,
-        ("layer", "lstm", "LSTM layers predict each token from both sides separately, no other layers do"),
+        help="each token twice, from those before it and from those after it, as in ELMo (Peters et al. 2018). Needs "
+        "model.layer=lstm",
+        described="each next and each previous piece",
+        slots_a_token=2,
+        model_setting=(
+            "layer",
+            "lstm",
+            "LSTM layers predict each token from both sides separately, no other layers do",
+        ),
     ),
 }
 """The facts of each prediction, by the value of objective.predict."""
 PAIR_QUESTIONS = {
     "next_sentence": Question(
-        "nsp", "NSP", "next-sentence", _MORE_FREQUENT, second_segment=("follows the first", "drawn at random")
+        *("nsp", "NSP", "next-sentence", _MORE_FREQUENT),
+        second_segment=("follows the first", "drawn at random"),
+        asked_about="next sentences",
     ),
     "sentence_order": Question(
-        "sop", "SOP", "sentence-order", _MORE_FREQUENT, second_segment=("follows the first", "comes before the first")
+        *("sop", "SOP", "sentence-order", _MORE_FREQUENT),
+        second_segment=("follows the first", "comes before the first"),
+        asked_about="the order of sentences",
     ),
     "none": None,
 }

@@ -26,9 +26,9 @@ def prediction_of(model: ModelConfig) -> str:
 
 
 def _predictions_of_models() -> Iterator[Requirement]:
-    for predict, (_, _, model_setting) in PREDICTIONS.items():
-        if model_setting:
-            name, value, reason = model_setting
+    for predict, facts in PREDICTIONS.items():
+        if facts.model_setting:
+            name, value, reason = facts.model_setting
             yield Requirement("objective.predict", predict, f"model.{name}", value, reason)
             yield Requirement(f"model.{name}", value, "objective.predict", predict, reason)
 

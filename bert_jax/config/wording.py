@@ -4,7 +4,7 @@ import math
 import operator
 import re
 import types
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import Annotated, Any, Literal, NamedTuple, Union, get_args, get_origin
 
 import annotated_types
@@ -19,6 +19,11 @@ def counted(number: float, nouns: str) -> str:
     """A number and what it counts. `nouns` is in the plural: 1 and "empty lines left out" give "1 empty line left
     out"."""
     return f"{number:,.15g} " + (re.sub(r"s\b", "", nouns, count=1) if number == 1 else nouns)
+
+
+def help_items(described: Mapping[str, str]) -> str:
+    """A list for a help text: what each value of a setting means."""
+    return "\n".join(f"- {value}: {meaning}." for value, meaning in described.items())
 
 
 class OneOf:

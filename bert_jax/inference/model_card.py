@@ -4,7 +4,7 @@ import json
 from collections.abc import Iterator
 
 from bert_jax.config.finetune import AnyRunConfig
-from bert_jax.config.prediction import QUESTIONS, REPLACED_SHARE
+from bert_jax.config.prediction import PAIR_QUESTIONS, PREDICTIONS, QUESTIONS, REPLACED_SHARE
 from bert_jax.config.task import TaskConfig
 from bert_jax.config.task_kind import TASK_KINDS
 from bert_jax.config.vectors import HELD_OUT_PAIRS
@@ -135,16 +135,10 @@ def _training_lines(config: AnyRunConfig | None, provenance: Provenance, results
     yield f"began with {_code(config.init)}" if config.init else "began with random parameters"
     if config.task is None:
         yield f"text: {', '.join(map(_code, config.data.source))}"
-        predicted = {
-            "masked": "masked pieces",
-            "next": "each next piece",
-            "permuted": "pieces in random order, each from those before it and those that aren't predicted",
-            "both": "each next and each previous piece",
-            "replaced": "masked pieces for a generator, and for a discriminator which pieces the generator replaced",
-        }[config.objective.predict]
-        pairs = {"next_sentence": " and next sentences", "sentence_order": " and the order of sentences", "none": ""}
+        predicted, pair = PREDICTIONS[config.objective.predict].described, PAIR_QUESTIONS[config.objective.pair]
+        pairs = f" and {pair.asked_about}" if pair else ""
         tags = " and the parts of speech of a treebank" if config.objective.tags else ""
-        yield f"objective: {predicted}{pairs[config.objective.pair]}{tags}"
+        yield f"objective: {predicted}{pairs}{tags}"
         if config.teacher:
             yield f"teacher: {config.distillation.kind} of {_code(config.teacher)}"
     else:

@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 from vector_runs import write_vectors_run
 
+from bert_jax import configs
 from bert_jax.cli.main import run
 from bert_jax.inference import model_card
 from bert_jax.run.results import Results
@@ -51,6 +52,24 @@ def test_the_card_of_a_pretrained_run_states_its_settings_and_results(tiny_run, 
 def test_a_checkpoint_before_the_end_has_no_results(tiny_run, tmp_path):
     _, text = card_of(tiny_run.checkpoints / "00000008", tmp_path)
     assert "- 8 steps of 8 sequences" in text and "checkpoint at step 8 of 12" in text and "## Results" not in text
+
+
+@pytest.mark.parametrize(
+    ("config", "said"),
+    [
+        (configs.albert_base, "masked pieces and the order of sentences"),
+        (configs.gpt_ltr, "each next piece"),
+        (configs.xlnet_base, "pieces in random order, each from those before it and those that aren't predicted"),
+        (configs.elmo, "each next and each previous piece"),
+        (
+            configs.electra_base,
+            "masked pieces for a generator, and for a discriminator which pieces the generator replaced",
+        ),
+    ],
+    ids=["albert", "gpt", "xlnet", "elmo", "electra"],
+)
+def test_a_card_says_what_the_objective_asked(config, said):
+    assert f"objective: {said}" in model_card._training_lines(config, Provenance(config, steps=(1,)), Results())
 
 
 @pytest.mark.parametrize(

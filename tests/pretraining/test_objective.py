@@ -14,6 +14,7 @@ from bert_jax.config.data import DataConfig
 from bert_jax.config.model import ModelConfig
 from bert_jax.config.objective import ObjectiveConfig
 from bert_jax.config.operation import ExecutionConfig
+from bert_jax.config.prediction import PREDICTIONS
 from bert_jax.config.settings import SettingsError
 from bert_jax.config.training import OptimizerConfig
 from bert_jax.interchange.export import export_obstacle, their_tensors
@@ -25,7 +26,7 @@ from bert_jax.model.parameters import parameter_at, path_of
 from bert_jax.model.size import num_parameters
 from bert_jax.pretraining import masking as replaced_tokens
 from bert_jax.pretraining.masking import Masked, draw_tokens, replace_tokens
-from bert_jax.pretraining.objective import ReplacedTokens
+from bert_jax.pretraining.objective import OBJECTIVES, ReplacedTokens
 from bert_jax.system.errors import UsageError
 from bert_jax.text.vocabulary import Vocabulary
 from bert_jax.training.batch import Batch
@@ -52,6 +53,10 @@ def batch(real=len(LENGTHS), rows=None, pairs=False) -> Batch:
     weight = weight if rows is not None else weight * (jnp.arange(count) < real)[:, None]
     label = jnp.arange(weight.size, dtype=jnp.int32).reshape(weight.shape) % 2
     return Batch(tokens, label, weight, jnp.zeros(weight.shape, jnp.uint32))
+
+
+def test_every_prediction_has_a_class():
+    assert OBJECTIVES.keys() == PREDICTIONS.keys()
 
 
 @pytest.fixture(scope="module")
