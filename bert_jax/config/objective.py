@@ -4,7 +4,7 @@ import functools
 import math
 import re
 from collections.abc import Iterator
-from typing import Annotated, ClassVar, Literal, cast, get_args
+from typing import Annotated, ClassVar, Literal, NamedTuple, cast, get_args
 
 from pydantic import AfterValidator, BeforeValidator, Field
 
@@ -76,6 +76,15 @@ Units = Annotated[
 """One kind of unit, or several with weights: ("piece:0.4", "phrase:0.3", "entity:0.3")."""
 
 
+class MaskSetting(NamedTuple):
+    """In an Annotated: marks a setting of masking."""
+
+    replaces: bool = False
+    """Whether it says what replaces the chosen tokens; otherwise it says which tokens are chosen."""
+    in_training_only: bool = False
+    """Whether the masks of held-out sequences don't depend on it."""
+
+
 class ObjectiveConfig(Settings):
     """Masked language modelling with or without next sentence prediction (Devlin et al. 2019, section 3.1), or the
     prediction of each next token, with which that paper compares it (section 5.1), or the detection of replaced tokens
@@ -113,7 +122,7 @@ class ObjectiveConfig(Settings):
     - sentence_order: in which order two neighbouring segments are (ALBERT, Lan et al. 2020, section 3.1).
     - none: no question. data.whole_sentences says how sequences are filled, and the pooler and the head for pairs stay
       in the model untrained."""
-    units: Units = ("piece",)
+    units: Annotated[Units, MaskSetting()] = ("piece",)
     """Unit of masking, or several with weights, of which each sequence draws one. A phase may have others.
 
     - piece: a piece of the vocabulary.
@@ -122,18 +131,18 @@ class ObjectiveConfig(Settings):
     - span: 1 to 10 words.
     - context: 1 to 5 words within a context of others.
     - phrase, entity: what data.phrases, data.entities or data.spans mark."""
-    masked_share: MaskedShare = 0.15
+    masked_share: Annotated[MaskedShare, MaskSetting(in_training_only=True)] = 0.15
     """Share of a sequence's tokens to predict."""
-    masked_share_end: MaskedShare | None = None
+    masked_share_end: Annotated[MaskedShare | None, MaskSetting(in_training_only=True)] = None
     """Share of the tokens to predict at the end of each phase. The share changes linearly from masked_share over the
     phase's steps. None: it is constant."""
-    evaluated_share: MaskedShare = 0.15
+    evaluated_share: Annotated[MaskedShare, MaskSetting()] = 0.15
     """Share of a held-out sequence's tokens to predict, independent of the share in training."""
-    mask_probability: Share = 0.8
+    mask_probability: Annotated[Share, MaskSetting(replaces=True)] = 0.8
     """Share of the tokens to predict that is replaced by [MASK]."""
-    random_probability: Share = 0.1
+    random_probability: Annotated[Share, MaskSetting(replaces=True)] = 0.1
     """Share of the tokens to predict that is replaced by a random piece. The rest stays unchanged."""
-    replaced_by: Literal["token", "unit"] = "token"
+    replaced_by: Annotated[Literal["token", "unit"], MaskSetting(replaces=True)] = "token"
     """Whether each token to predict is replaced or kept independently, as in BERT, or all tokens of a unit alike, as in
     SpanBERT: replaced by [MASK], replaced by random pieces, or kept."""
 
@@ -146,8 +155,9 @@ class ObjectiveConfig(Settings):
 
     @property
     def replacing(self) -> "ObjectiveConfig":
-        """These settings as masking follows them: with predict=permuted no token is replaced."""
-        return self.replace(mask_probability=0.0, random_probability=0.0) if self.predict == "permuted" else self
+        """These settings as masking follows them: some predictions replace no token."""
+        keeps = PREDICTIONS[self.predict].keeps_tokens
+        return self.replace(mask_probability=0.0, random_probability=0.0) if keeps else self
 
     @property
     def chooses_units(self) -> bool:
@@ -167,6 +177,17 @@ class ObjectiveConfig(Settings):
         if sequences == 1:
             return max(1, math.ceil(share * length))
         return math.ceil(share * length + sequences * _most_added(share, length))
+
+
+MASK_SETTINGS = {
+    name: mark
+    for name, field in ObjectiveConfig.model_fields.items()
+    for mark in field.metadata
+    if isinstance(mark, MaskSetting)
+}
+"""The settings of masking, by name."""
+HELD_OUT_MASKS = frozenset(name for name, mark in MASK_SETTINGS.items() if not mark.in_training_only)
+"""The names of the settings that determine the masks of held-out sequences."""
 
 
 @functools.cache

@@ -43,6 +43,8 @@ class TokenPrediction(NamedTuple):
     """What is predicted, as the model card says it."""
     slots_a_token: int = 0
     """Prediction slots for each token of a row; 0 if units of tokens are chosen for prediction."""
+    keeps_tokens: bool = False
+    """Whether the model reads every token unchanged; otherwise some of the chosen ones are replaced."""
     model_setting: tuple[str, object, str] | None = None
     """The name and the value of the model setting that this prediction requires and no other prediction allows, and the
     reason."""
@@ -73,6 +75,7 @@ PREDICTIONS = {
         help="each next token from those before it, as in GPT (Radford et al. 2018). Needs model.causal",
         described="each next piece",
         slots_a_token=1,
+        keeps_tokens=True,
         model_setting=("causal", True, "a causal model predicts next tokens, no other model does"),
     ),
     "replaced": TokenPrediction(
@@ -88,6 +91,7 @@ PREDICTIONS = {
         help="the chosen tokens one after the other in random order, each from the tokens that aren't chosen and the "
         "chosen ones before it, as in XLNet (Yang et al. 2019). No token is replaced. Needs model.positions=relative",
         described="pieces in random order, each from those before it and those that aren't predicted",
+        keeps_tokens=True,
         model_setting=("positions", "relative", "only with relative positions are tokens predicted in permuted order"),
     ),
     "both": TokenPrediction(
@@ -96,6 +100,7 @@ PREDICTIONS = {
         "model.layer=lstm",
         described="each next and each previous piece",
         slots_a_token=2,
+        keeps_tokens=True,
         model_setting=(
             "layer",
             "lstm",

@@ -4,6 +4,8 @@ import re
 from collections.abc import Iterator, Mapping
 from typing import Any
 
+from bert_jax.config.objective import MASK_SETTINGS
+from bert_jax.config.prediction import PREDICTIONS
 from bert_jax.config.settings import Settings
 from bert_jax.system.errors import Setting, UsageError
 
@@ -54,11 +56,17 @@ def _unused(values: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
     for name, kind in {"temperature": "predictions", "relation_heads|layer": "relations"}.items():
         if values.get("distillation.kind") != kind:
             yield rf"distillation\.({name})", f"it needs {Setting('distillation.kind', kind)}"
-    if predict in ("next", "both"):
-        yield r"objective\.(units|.*masked_share.*|evaluated_share)", "every token is predicted"
-    if predict in ("next", "both", "permuted"):
-        yield r"objective\.(.*_probability|replaced_by)", f"{Setting('objective.predict', predict)} replaces no token"
+    facts = PREDICTIONS.get(predict or "")
+    if facts and facts.slots_a_token:
+        yield _mask_settings(replaces=False), "every token is predicted"
+    if facts and facts.keeps_tokens:
+        yield _mask_settings(replaces=True), f"{Setting('objective.predict', predict)} replaces no token"
     if "data.source.1" not in values or values.get("data.weights.0"):
         yield r"data\.smoothing", "it gives several sources their shares if no weights do"
     if values.get("probe"):
         yield "dropout", f"{Setting('probe', True)} trains without dropout"
+
+
+def _mask_settings(replaces: bool) -> str:
+    """A pattern for the names of the settings of masking that say what replaces tokens, or of the others."""
+    return rf"objective\.({'|'.join(name for name, mark in MASK_SETTINGS.items() if mark.replaces == replaces)})"

@@ -12,7 +12,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from bert_jax.config.objective import Units
+from bert_jax.config.objective import HELD_OUT_MASKS, Units
 from bert_jax.config.operation import MeshConfig
 from bert_jax.config.prediction import TAGS
 from bert_jax.config.run import RunConfig
@@ -38,9 +38,6 @@ from bert_jax.training.batch import Batch, read_ahead
 from bert_jax.training.compiled_programs import keep_compiled_programs
 from bert_jax.training.input import BatchSource, InOrder
 from bert_jax.training.step import example_keys, make_evaluation_step
-
-_OF_MASKS = {"predict", "units", "evaluated_share", "mask_probability", "random_probability", "replaced_by"}
-"""The settings of the objective that determine a held-out sequence's masks."""
 
 MEAN_COSINE = "mean_cosine"
 """Mean cosine of the mean vectors of different held-out texts; 1 if the encoder no longer tells texts apart."""
@@ -110,7 +107,7 @@ class HeldOut:
             "vocabulary_size": vocabulary_size(self._objective.model),
             "seed": config.seed,
             "shares": self._shares,
-            **config.objective.model_dump(mode="json", include=_OF_MASKS),
+            **config.objective.model_dump(mode="json", include={"predict", *HELD_OUT_MASKS}),
         }
         """What the measurements depend on besides the model: measurements with equal values here can be compared."""
 

@@ -11,7 +11,7 @@ from token_rows import tokens_of
 from unit_texts import LENGTH, MASK_ID, VOCABULARY, Text
 
 from bert_jax import configs
-from bert_jax.config.objective import UNIT_KINDS, ObjectiveConfig, num_predictions, unit_shares
+from bert_jax.config.objective import HELD_OUT_MASKS, UNIT_KINDS, ObjectiveConfig, num_predictions, unit_shares
 from bert_jax.config.settings import SettingsError
 from bert_jax.layout import ENTITY_START, MASKABLE, PHRASE_START, WORD_START
 from bert_jax.pretraining.masking import (
@@ -75,6 +75,29 @@ def test_what_is_masked_is_as_it_should_be(objective):
             word[units[row] & MASKABLE == 0] = -1
             for number in set(word[positions]):
                 assert set(np.flatnonzero(word == number)) <= set(positions)  # words whole
+
+
+BEFORE = ObjectiveConfig(units="word", pair="none", tags="a.conllu")
+AFTER = {
+    **{"class_name": "Own", "generator_weight": 2.0, "discriminator_weight": 2.0, "pair": "sentence_order"},
+    **{"tags": None, "tags_weight": 2.0, "tags_hash": "0", "units": "piece", "masked_share": 0.5},
+    **{"masked_share_end": 0.5, "evaluated_share": 0.5, "mask_probability": 0.2, "random_probability": 0.2},
+    **{"replaced_by": "unit"},
+}
+"""For each setting but predict, another value than in BEFORE."""
+
+
+@pytest.mark.parametrize("name", sorted(ObjectiveConfig.model_fields.keys() - {"predict"}))
+def test_measurements_record_each_setting_that_changes_held_out_masks(name):
+    """Runs whose held-out masks differ would otherwise count as measured on the same ones."""
+    before = BEFORE if name != "pair" else BEFORE.replace(tags=None)
+    tokens, keys = Text(np.full(8, LENGTH)).laid_out(), keys_of(8)
+    masks = [
+        mask_sequences(tokens, keys, one, mask_id=MASK_ID, vocabulary_size=VOCABULARY, done=None)
+        for one in (before, before.replace(**{name: AFTER[name]}))
+    ]
+    equal = [np.array_equal(*pair) for pair in zip(*map(jax.tree.leaves, masks), strict=True)]
+    assert all(equal) != (name in HELD_OUT_MASKS)
 
 
 def test_every_piece_is_chosen_equally_often():

@@ -311,7 +311,7 @@ def _tokens_a_parameter(config: RunConfig) -> tuple[tuple[int, int], str]:
     Those of encoders begin at the ratio of causal models, as no law was found for small encoders (docs/experiments.md).
     """
     causal = f"{_TOKENS_A_PARAMETER} tokens for each in causal models (Hoffmann et al. 2022)"
-    if config.objective.predict in ("next", "both"):
+    if not config.objective.chooses_units:
         return (_TOKENS_A_PARAMETER, _TOKENS_A_PARAMETER), causal
     low, high = _TIMES_IN_ENCODERS
     basis = f"{causal}, {low} to {high} times as many in encoders (Dervishi et al. 2025)"

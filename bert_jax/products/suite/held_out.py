@@ -3,7 +3,7 @@
 import itertools
 from collections.abc import Mapping
 
-from bert_jax.config.objective import UnitKind
+from bert_jax.config.objective import HELD_OUT_MASKS, UnitKind
 from bert_jax.config.run import RunConfig
 from bert_jax.products.suite.suite_tables import SuiteTables
 from bert_jax.system.errors import UsageError
@@ -15,10 +15,8 @@ def held_out_config(recipe: RunConfig, first: RunConfig, units: UnitKind) -> Run
 
     Raises UsageError for a model that can't read these sequences, and for units that aren't marked in them.
     """
-    masks = first.objective.model_dump(
-        include={"evaluated_share", "mask_probability", "random_probability", "replaced_by"}
-    )
-    objective = recipe.objective.replace(**masks, units=units, pair="none")
+    masks = first.objective.model_dump(include=set(HELD_OUT_MASKS)) | {"units": units}
+    objective = recipe.objective.replace(**masks, pair="none")
     phase = first.phases[0].replace(rotary_base=recipe.phases[-1].rotary_base, units=None)
     changes = {"model": recipe.model, "objective": objective, "phases": (phase,), "optimizer": recipe.optimizer}
     return first.replace(**changes, init_layers=(), teacher=None)
