@@ -12,6 +12,7 @@ from stages import stopped_at
 import bert_jax
 from bert_jax.finetuning import finetune as finetune_module
 from bert_jax.pretraining import pretrain as pretrain_module
+from bert_jax.run.run_directory import RunDirectory
 
 MODEL = Path(__file__).parent / "golden" / "gelu_erf"
 _listeners = []
@@ -66,3 +67,12 @@ def test_a_fine_tuning_opens_the_model_to_start_from_once(tmp_path, monkeypatch)
     rows = [{"text": text, "label": text} for text in ("a", "b")] * 4
     with opened_once(MODEL, "config.json", "vocab.txt", "model.safetensors"), pytest.raises(Started):
         bert_jax.finetune(bert_jax.configs.classes, tmp_path / "run", init=MODEL, train=rows, dev=rows)
+
+
+def test_rows_that_are_divided_for_measuring_are_read_once(tmp_path):
+    rows = tmp_path / "rows.jsonl"
+    rows.write_text("".join(f'{{"text": "row {number}", "label": {number % 2}}}\n' for number in range(20)))
+    config = bert_jax.configs.classes.set({"init": str(MODEL), "task.train": str(rows), "task.dev": "20%"})
+    with opened_once(tmp_path, "rows.jsonl"):
+        plan = finetune_module.plan_finetuning(config, RunDirectory(tmp_path / "run"))
+    assert plan.learned.rows == 16 and len(plan.measured.records) == 4

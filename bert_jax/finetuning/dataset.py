@@ -55,7 +55,7 @@ class TrainingRows(NamedTuple):
     rows: int
     """Number of rows that gave `examples`."""
     held_out: Sequence[Record] = ()
-    """Dev rows that were made from the same corpus as the training rows."""
+    """The dev rows that come from the training corpus or, if task.dev is a share, from the training file."""
     records: Sequence[Record] = ()
     """The rows themselves, if they were read from a file."""
 
@@ -98,18 +98,18 @@ def read_training(config: TaskConfig, tokenizer: Tokenizer) -> TrainingRows:
     Repairs are reported in one line. Raises UsageError with file and line for rows that can't be used.
     """
     repairs: Counter[str] = Counter()
-    source, held_out, measured = config.source or config.train, list[Record](), list[Record]()
+    source, held_out = config.source or config.train, list[Record]()
     if config.source:
         records, held_out = pair_records(config, tokenizer, repairs)
     else:
         records = read_records(config, config.train, "train", repairs)
         if config.dev_share:
-            records, measured = divided_rows(config, records)
+            records, held_out = divided_rows(config, records)
     # All rows count, even if only some of them are used.
     config = TASK_CLASSES[config.kind].with_labels(config, records)
     task = make_task(config, tokenizer)
     if config.task_kind.loss == "classes":
-        for record in measured:  # raises for a class that only dev rows have
+        for record in held_out:  # raises for a class that only dev rows have
             task.gold(record)
     by_row = [row for _, row in encoded(task, _some(records, config.train_rows), repairs, train=True) if row]
     examples = [example for row in by_row for example in row]
