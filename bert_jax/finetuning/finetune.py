@@ -24,7 +24,7 @@ from bert_jax.finetuning.row_reading import RowSet, reading_of_rows
 from bert_jax.interchange.hub import model_place
 from bert_jax.model.bert import Parameters
 from bert_jax.model.kernels.attention_forms import check_attention
-from bert_jax.model.sharding import batch_sharding, check_batch_size, local_rows, make_mesh, row_shards
+from bert_jax.model.sharding import batch_sharding, check_batch_size, local_rows, make_mesh, row_shards, tree_shardings
 from bert_jax.model.size import Memory, step_memory
 from bert_jax.model.task import HeadShape, pools_tokens
 from bert_jax.records.python_values import TaskRows
@@ -202,15 +202,20 @@ def _results(
         skipped_steps=int(trained.state.skipped),
     )
     best = TrainedModel.open(run.path)
+
+    @functools.cache
+    def parameters() -> Parameters:
+        return best.read(tree_shardings(best.shapes, plan.mesh))  # the training is over, and deletes no checkpoint
+
     if config.task.mix_layers:
-        head = jax.device_get(best.parameters(plan.mesh)["task"])
+        head = jax.device_get(parameters()["task"])
         weights = jax.nn.softmax(head["mix"])
         results = results.updated({"layer_weights": weights.tolist(), "gamma": float(head["gamma"][0])})
     if not dev:
         return results
-    measured = trained.evaluations.get(best.step) or dev.evaluate(best.parameters(plan.mesh))
+    measured = trained.evaluations.get(best.step) or dev.evaluate(parameters())
     for name, rows in others.items():
-        measured = _with_other(measured, name, rows.evaluate(best.parameters(plan.mesh)))
+        measured = _with_other(measured, name, rows.evaluate(parameters()))
     return results.updated(measured.content | {"best_step": best.step})
 
 
@@ -326,10 +331,10 @@ def _initial_parameters(plan: FineTuningPlan) -> Parameters | None:
 
     With model.pooler=transform, the pooler is the layer before the vocabulary, as in transformers' ModernBERT classes.
     """
-    config, started = plan.config, plan.started
+    config = plan.config
     if config.from_random and not config.model.character_filters:
         return None
-    parameters = started.parameters(plan.mesh)
+    started, parameters = plan.started.with_parameters(plan.mesh)
     if config.from_random:  # the spelling of the vocabulary is a constant, not a trained parameter
         return {"bert": {"spelling": parameters["bert"]["spelling"]}}
     encoder, transform, lacks = parameters["bert"], pools_tokens(config.model), ""

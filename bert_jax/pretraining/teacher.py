@@ -88,5 +88,6 @@ def check_pieces(config: RunConfig, teacher: Tokenizer, student: Tokenizer) -> N
 
 def teacher_parameters(teacher: Teacher, trained: TrainedModel, mesh: Mesh) -> Parameters:
     """The parameters of `teacher` on `mesh`: those parts of the opened model `trained` that it uses."""
-    params = teacher.own_parts(trained.parameters(mesh))
+    trained, whole = trained.with_parameters(mesh)
+    params = teacher.own_parts(whole)
     return params if teacher.predicts else of_layers(params, trained.config, range(teacher.model.num_layers))

@@ -89,12 +89,12 @@ class TrainedModel(NamedTuple):
     """Why the model of a sentence-transformers directory can't give the vectors that sentence-transformers gives,
     although its encoder can be used. None if it can, and for every other model."""
 
-    def parameters(self, mesh: Mesh) -> Parameters:
-        """The parameters on `mesh`; those of a newer checkpoint if a training has deleted this one."""
+    def with_parameters(self, mesh: Mesh) -> tuple["TrainedModel", Parameters]:
+        """This model and its parameters on `mesh`; if a training has deleted its checkpoint, those of another one."""
         try:
-            return self.read(tree_shardings(self.shapes, mesh))
+            return self, self.read(tree_shardings(self.shapes, mesh))
         except CheckpointGone:
-            return TrainedModel.load(self.path, lambda shapes: tree_shardings(shapes, mesh))[1]
+            return TrainedModel.load(self.path, lambda shapes: tree_shardings(shapes, mesh))
 
     @property
     def step(self) -> int:

@@ -22,6 +22,7 @@ from bert_jax.model.bert import init as init_parameters
 from bert_jax.model.kernels import attention_form
 from bert_jax.pretraining.initial import with_spelling
 from bert_jax.products.suite.processes import Processes
+from bert_jax.run import trained_model
 from bert_jax.run.checkpoint import write_model
 from bert_jax.run.checkpoint_choice import best_of, chosen_checkpoint
 from bert_jax.run.manifest import Manifest, checkpoint_path, complete
@@ -125,14 +126,17 @@ def test_a_task_is_learned_and_measured(finished, config):
 
 
 @pytest.mark.long
-def test_other_dev_rows_are_measured_and_choose_nothing(config, tmp_path):
+def test_other_dev_rows_are_measured_and_choose_nothing(config, tmp_path, monkeypatch):
     lines = Path(config.task.dev).read_text().splitlines()
     swapped = {"animal": "water", "water": "animal"}
     turned = ["\t".join((text, swapped[label])) for text, label in (line.split("\t") for line in lines[1:])]
     (tmp_path / "turned.tsv").write_text("\n".join([lines[0], *turned]))
     others = (f"turned={tmp_path / 'turned.tsv'}", f"same={config.task.dev}")
-    run = RunDirectory(tmp_path / "run")
+    run, read, load = RunDirectory(tmp_path / "run"), [], trained_model.load_parameters
+    monkeypatch.setattr(trained_model, "load_parameters", lambda path, shapes: read.append(path) or load(path, shapes))
     results = finetune(config.replace(task=config.task.replace(other_dev=others, epochs=1.0)), run).content
+    [best] = [path for path in read if path.is_relative_to(run.path)]  # read once for all sets
+    assert int(best.name) == results["best_step"]
     assert results["same/accuracy"] == results["accuracy"] == results["score"]
     assert results["turned/accuracy"] == pytest.approx(1 - results["accuracy"])
     assert results["baseline"]["same/accuracy"] == results["baseline"]["accuracy"]
