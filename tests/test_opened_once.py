@@ -10,6 +10,7 @@ import pytest
 from stages import stopped_at
 
 import bert_jax
+from bert_jax.cli.main import run as command
 from bert_jax.finetuning import finetune as finetune_module
 from bert_jax.pretraining import pretrain as pretrain_module
 from bert_jax.run.run_directory import RunDirectory
@@ -32,12 +33,20 @@ def audited():
 
 
 @contextlib.contextmanager
+def openings(folder):
+    """Yields how often the block has opened each file in `folder`, by its path there; known at the end of the block."""
+    counts = collections.Counter()
+    _listeners.append([])
+    yield counts
+    paths = map(Path, _listeners.pop())
+    counts.update(str(path.relative_to(folder)) for path in paths if path.is_relative_to(folder))
+
+
+@contextlib.contextmanager
 def opened_once(folder, *names):
     """The block opens `names` in `folder`, and no file there twice."""
-    _listeners.append([])
-    yield
-    paths = map(Path, _listeners.pop())
-    counts = collections.Counter(str(path.relative_to(folder)) for path in paths if path.is_relative_to(folder))
+    with openings(folder) as counts:
+        yield
     assert set(names) <= set(counts) and set(counts.values()) == {1}, counts
 
 
@@ -76,3 +85,13 @@ def test_rows_that_are_divided_for_measuring_are_read_once(tmp_path):
     with opened_once(tmp_path, "rows.jsonl"):
         plan = finetune_module.plan_finetuning(config, RunDirectory(tmp_path / "run"))
     assert plan.learned.rows == 16 and len(plan.measured.records) == 4
+
+
+@pytest.mark.parametrize("name", ["evaluate", "inspect", "report", "score"])
+@pytest.mark.long(first=1)
+def test_a_command_reads_the_settings_of_a_run_once(tiny_copy, name, tmp_path):
+    (tmp_path / "pairs.jsonl").write_text('{"sentence_good": "the cat sees", "sentence_bad": "cat the sees"}\n')
+    more = ["--save", "--pairs", str(tmp_path / "pairs.jsonl")] if name == "score" else []
+    with openings(tiny_copy.path) as counts:
+        assert command([name, str(tiny_copy.path), *more]) == 0
+    assert counts["config.json"] == 1, counts

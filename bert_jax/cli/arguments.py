@@ -25,6 +25,7 @@ from bert_jax.system.machine import may_be_one_of_several
 
 if TYPE_CHECKING:
     from bert_jax.inference.bert import Bert
+    from bert_jax.run.run_files import RunFiles
     from bert_jax.training.step import Objective
 
 PlaceArgument = Annotated[Place, BeforeValidator(lambda path: place_of(path) if isinstance(path, str) else path)]
@@ -242,13 +243,17 @@ class SavedArguments(Arguments):
         """Raises UsageError if nothing is at `path`. Doesn't import JAX, which takes seconds."""
         local_place(path)
 
-    def loaded(self, path: Place, dtype: str | None = None) -> "Bert":
-        """Loads the model at `path`, and prints how the files of another program were understood."""
-        self.check_model(path)
-        from bert_jax.inference.bert import load
+    def loaded(self, source: "Place | RunFiles", dtype: str | None = None) -> "Bert":
+        """Loads the model at a path, or of a run some of whose files were read already, and prints how the files of
+        another program were understood."""
+        from bert_jax.run.run_files import RunFiles
+
+        files = source if isinstance(source, RunFiles) else RunFiles(source)
+        self.check_model(files.path)
+        from bert_jax.inference.bert import bert_of
         from bert_jax.system.reading import show
 
-        bert = load(path, self.step, self.average, dtype)
+        bert = bert_of(files, self.step, self.average, dtype)
         show(bert.provenance.readings)
         return bert
 

@@ -11,6 +11,7 @@ from bert_jax.system.errors import UsageError
 
 if TYPE_CHECKING:
     from bert_jax.run.results import Results
+    from bert_jax.run.run_files import RunFiles
 
 
 class Evaluate(JsonArguments, RowsArguments, InferenceArguments):
@@ -54,7 +55,8 @@ class Evaluate(JsonArguments, RowsArguments, InferenceArguments):
         if is_judged(self.data):
             self._search_judged_texts(self.data)
             return
-        config = RunFiles(self.run).config  # raises if it is no run, before JAX is imported
+        files = RunFiles(self.run)
+        config = files.config  # raises if it is no run, before JAX is imported
         self._check(is_finetuned=config.task is not None)
         from bert_jax.cli.summary import print_results, print_task_results
         from bert_jax.pretraining.evaluation import evaluate_run
@@ -62,11 +64,11 @@ class Evaluate(JsonArguments, RowsArguments, InferenceArguments):
         from bert_jax.system.figures import json_line
 
         if config.task:
-            results = self._evaluate_on_rows(config)
+            results = self._evaluate_on_rows(files, config)
         else:
             saved = self.step, self.average
             results = evaluate_run(
-                RunDirectory(self.run), self.data, self.language, *saved, self.words, self.dtype, self.units
+                RunDirectory(files), self.data, self.language, *saved, self.words, self.dtype, self.units
             )
         if self.json:
             print(json_line(results.content))
@@ -117,14 +119,14 @@ class Evaluate(JsonArguments, RowsArguments, InferenceArguments):
         else:
             print_task_results(results, "judged queries")
 
-    def _evaluate_on_rows(self, config: TaskRunConfig) -> "Results":
+    def _evaluate_on_rows(self, files: "RunFiles", config: TaskRunConfig) -> "Results":
         """The metrics of a fine-tuned run on the rows of --data, or on its dev rows."""
         from bert_jax.finetuning.dataset import written_as
         from bert_jax.run.run_config import check_recorded_places
 
         if not self.data:
             check_recorded_places(config, self.run, ["task.dev"])
-        model = self.loaded(self.run, self.dtype)
+        model = self.loaded(files, self.dtype)
         predictor, written = model.predictor, None
         if self.data:
             written = written_as(predictor.task, self.data, self.format, self.columns, self.separator)

@@ -25,14 +25,15 @@ class Inspect(JsonArguments):
     def execute(self) -> None:
         from bert_jax.run.run_files import RunFiles
 
-        _ = RunFiles(self.run).config  # raises if it is no run, before JAX is imported
+        files = RunFiles(self.run)
+        _ = files.config  # raises if it is no run, before JAX is imported
         from bert_jax.cli.summary import print_sequences
         from bert_jax.pretraining.inspection import seen_sequences
         from bert_jax.run.run_directory import RunDirectory
         from bert_jax.system.figures import json_line
         from bert_jax.system.reading import show
 
-        directory = RunDirectory(self.run)
+        directory = RunDirectory(files)
         sequences = seen_sequences(directory, self.step, self.rows)
         if not self.json:
             show(directory.readings())

@@ -26,9 +26,9 @@ class Report(Arguments):
     def execute(self) -> None:
         from bert_jax.run.run_files import RunFiles
 
-        runs = list(dict.fromkeys(self.run))
-        for path in runs:
-            _ = RunFiles(path).config  # raises if it is no run, before JAX is imported
+        runs = [RunFiles(path) for path in dict.fromkeys(self.run)]
+        for run in runs:
+            _ = run.config  # raises if it is no run, before JAX is imported
         import jax
 
         from bert_jax.products.page.page import check_can_draw
@@ -40,15 +40,15 @@ class Report(Arguments):
             raise UsageError(f"{len(runs)} runs are too many for one page; give up to {MOST_RUNS}")
         check_can_draw()
         jax.config.update("jax_platforms", "cpu")  # an accelerator may be training
-        if self.output is None and len(set(self.run)) > 1:
+        if self.output is None and len(runs) > 1:
             raise UsageError("a comparison of several runs needs a file; add --output FILE")
         output = self.output or self.run[0] / REPORT_FILE
-        for path in runs if self.output else ():
-            if path in output.parents and output != path / REPORT_FILE:
+        for run in runs if self.output else ():
+            if run.path in output.parents and output != run.path / REPORT_FILE:
                 raise UsageError(
-                    f"--output {output} lies in {path} and may replace a file of the run; choose another place"
+                    f"--output {output} lies in {run.path} and may replace a file of the run; choose another place"
                 )
-            check_written(output, str(path))
+            check_written(output, str(run.path))
         write_report(output, runs)
         print_line(f"{output}")
 

@@ -74,9 +74,10 @@ class ScorePairs(ScoreArguments):
         from bert_jax.system.files import write_json
         from bert_jax.system.progress import say
 
+        run = RunFiles(self.run)
         if self.save:
-            _ = RunFiles(self.run).config  # raises if it is no run
-        bert = self.loaded(self.run, self.dtype)
+            _ = run.config  # raises if it is no run
+        bert = self.loaded(run, self.dtype)
         results = pair_results(bert, files, self.columns, self.groups, self.method, self.normalize)
         for remark in results.remarks:
             say(remark)

@@ -33,8 +33,9 @@ from bert_jax.model.kernels.platform import for_inference
 from bert_jax.model.sharding import on_first_device
 from bert_jax.model.task import BertForTask, HeadShape, PooledEncoder
 from bert_jax.records.python_values import TaskRows, Texts, python_rows, python_texts
+from bert_jax.run.run_files import RunFiles
 from bert_jax.run.trained_model import Provenance, TrainedModel, save_model
-from bert_jax.system.bucket import place_of
+from bert_jax.system.bucket import Place, place_of
 from bert_jax.system.errors import UsageError, quoted
 from bert_jax.system.progress import say
 from bert_jax.text.tokenizer import Tokenizer
@@ -354,7 +355,14 @@ def load(
     Raises UsageError if there is no model or step, or its files are inconsistent, and RunError if they are damaged
     (bert_jax.system.errors).
     """
+    return bert_of(model_place(path), step, average, dtype)
+
+
+def bert_of(
+    source: Place | RunFiles, step: int | None = None, average: int | None = None, dtype: str | None = None
+) -> Bert:
+    """What `load` returns, of a model at a place or of a run some of whose files were read already."""
     keep_compiled_programs()
-    trained, params = TrainedModel.load(model_place(path), on_first_device, step, average)
+    trained, params = TrainedModel.load(source, on_first_device, step, average)
     config = for_inference(trained.config, dtype)
     return Bert(config, params, trained.tokenizer, trained.task, provenance=trained.provenance)

@@ -42,8 +42,11 @@ class RunDirectory:
     """The directory of one run: config.json, tokenizer/, data/, checkpoints/, metrics.jsonl, results.json, and the
     manifest with the checksums of the files that the run is built on."""
 
-    def __init__(self, path: str | os.PathLike):
-        self.path = place_of(path)
+    def __init__(self, path: str | os.PathLike | RunFiles):
+        """`path`: that of the run, or its files if some of them were read already."""
+        self.files = path if isinstance(path, RunFiles) else RunFiles(place_of(path))
+        """config.json and the tokenizer, as they are when they are first needed or as this object has written them."""
+        self.path = self.files.path
         check_name(self.path)
         self.config_file = self.path / "config.json"
         self.tokenizer = self.path / "tokenizer"
@@ -56,8 +59,6 @@ class RunDirectory:
         self.reading_file = self.path / reading.READINGS_FILE
         self.profile = self.path / "profile"
         self.manifest = RunManifest(self.path)
-        self.files = RunFiles(self.path)
-        """config.json and the tokenizer, as they are when they are first needed or as this object has written them."""
         self._owner_file = self.path / ".owner"
         self._owner: str | None = None
         """This process as the owner of a run in a bucket; None for a run elsewhere."""

@@ -9,7 +9,7 @@ import jax
 import numpy as np
 
 from bert_jax.batching.sequences import joined
-from bert_jax.inference.bert import Bert, load
+from bert_jax.inference.bert import Bert, bert_of
 from bert_jax.inference.filling import masked_examples
 from bert_jax.products.report.run_summary import RunSummary
 from bert_jax.run.manifest import complete
@@ -63,7 +63,7 @@ def model_views(summary: RunSummary) -> ModelViews:
     sentences = [sentence for data in summary.prepared.values() for sentence in data.example_sentences]
     views = ModelViews()
     try:
-        bert = load(summary.run.path)
+        bert = bert_of(summary.run.files)
         views = views._replace(fills=_fills(summary, bert, sentences))
         return views._replace(
             attention=_attention(bert, sentences or [str(mistake.text) for mistake in summary.results.errors or ()])
@@ -84,7 +84,7 @@ def _fills(summary: RunSummary, bert: Bert, sentences: Sequence[str]) -> list[Fi
     chosen = {saved[place] for place in np.linspace(0, len(saved) - 1, _MOST_STEPS).round().astype(int)}
     step_fills = {}
     for step in sorted(chosen):
-        model = bert if bert.steps == (step,) else load(summary.run.path, step=step)
+        model = bert if bert.steps == (step,) else bert_of(summary.run.files, step)
         step_fills[step] = model.fill_mask([text for text, _ in examples], _TOP)
     return [
         Fills(text, word, {step: filled[number][0] for step, filled in step_fills.items()})

@@ -14,6 +14,7 @@ from bert_jax.products.report.model_views import Attention, ModelViews, model_vi
 from bert_jax.products.report.run_summary import RunSummary
 from bert_jax.products.report.verdict import Sentence, verdict
 from bert_jax.run.remarks import score_text
+from bert_jax.run.run_files import RunFiles
 from bert_jax.system.bucket import Place
 from bert_jax.system.figures import Figure
 from bert_jax.system.files import replacing
@@ -27,7 +28,7 @@ _MOST_EVENTS, _MOST_MESSAGE = 200, 300
 _MOST_SETTINGS = 300
 
 
-def write_report(path: Place, runs: Sequence[Place]) -> None:
+def write_report(path: Place, runs: Sequence[Place | RunFiles]) -> None:
     """Writes the report of `runs`, one or several, to the file `path`.
 
     Raises UsageError if one of `runs` is no run or vl-convert isn't installed, RunError if settings are damaged or the
@@ -38,17 +39,17 @@ def write_report(path: Place, runs: Sequence[Place]) -> None:
         temporary.write_text(text, encoding="utf-8", errors="replace")
 
 
-def run_page(path: Place) -> str:
+def run_page(run: Place | RunFiles) -> str:
     """The HTML of the report of one run."""
-    summary = RunSummary(path)
+    summary = RunSummary(run)
     described = element("h1", summary.name), paragraph(_description(summary)), _key_figures(summary)
     sections = run_sections(summary, model_views(summary))
     return page(f"{summary.name}: report of a run", element("header", *described), sections)
 
 
-def comparison_page(paths: Sequence[Place]) -> str:
+def comparison_page(compared: Sequence[Place | RunFiles]) -> str:
     """The HTML of a report that compares several runs."""
-    summaries = [RunSummary(path) for path in paths]
+    summaries = [RunSummary(run) for run in compared]
     runs = dict(zip(names_of(summaries), summaries, strict=True))
     header = element("header", element("h1", f"{len(runs)} runs compared"), paragraph(", ".join(runs)))
     return page(f"{len(runs)} runs compared", header, compared_sections(runs))

@@ -26,7 +26,7 @@ from bert_jax.run.curves import Curves
 from bert_jax.run.remarks import name_in_words
 from bert_jax.run.results import Results, read_results
 from bert_jax.run.run_directory import RunDirectory
-from bert_jax.run.run_files import is_checkpoint, no_run
+from bert_jax.run.run_files import RunFiles, is_checkpoint, no_run
 from bert_jax.system.bucket import Place
 from bert_jax.system.errors import BertJaxError, first_line
 from bert_jax.system.journal import JOURNAL_FILE, Noted, read_journal
@@ -46,11 +46,13 @@ class RunSummary:
     read is left out, with a sentence in `problems`.
     """
 
-    def __init__(self, path: Place):
-        """Raises UsageError if `path` is no run, RunError if its settings are damaged."""
+    def __init__(self, run: Place | RunFiles):
+        """`run`: its path, or its files if some of them were read already. Raises UsageError if it is no run, RunError
+        if its settings are damaged."""
+        self.run = RunDirectory(run)
+        path, self.name = self.run.path, self.run.path.name
         if is_checkpoint(path):
             raise no_run(path, "is a checkpoint")
-        self.run, self.name = RunDirectory(path), path.name
         self.config: AnyRunConfig = self.run.files.config
         self.origin = self.run.files.origin
         """The source of an imported model; None for a run that was trained here."""

@@ -108,8 +108,9 @@ def held_out_figures(run: Path, measured: Path, units: UnitKind) -> dict[str, An
     `measured`, with the run's objective; {} if there are no held-out sequences."""
     sequences, mesh = RunDirectory(measured), make_mesh(MeshConfig())
     first, vocabulary = sequences.files.pretraining_config, sequences.files.tokenizer.vocabulary
-    recipe = RunFiles(run).pretraining_config
-    trained, params = TrainedModel.load(run, lambda shapes: tree_shardings(shapes, mesh))
+    files = RunFiles(run)
+    recipe = files.pretraining_config
+    trained, params = TrainedModel.load(files, lambda shapes: tree_shardings(shapes, mesh))
     recipe = recipe.replace(model=trained.config.replace(vocabulary_size=None))
     config = held_out_config(recipe, first, units)
     trainer = pretraining_trainer(config, mesh, len(vocabulary), vocabulary.mask_id)
