@@ -92,8 +92,8 @@ class EvaluationConfig(Settings):
     PREFIX: ClassVar[str] = "--evaluation."
     every: PositiveInt = 1000
     """Steps between evaluations; the last step is always evaluated."""
-    max_sequences: PositiveInt = 4096
-    """Maximum number of held-out sequences; they and their masks are the same each time."""
+    max_sequences: PositiveInt | None = 4096
+    """Maximum number of held-out sequences; they and their masks are the same each time. None: all."""
     watch: bool = False
     """With `init`: also evaluate before the first step, measure the mean cosine of different texts, and end the
     training if it harms the model: if the vectors of different texts become nearly equal, or if, in the second half of

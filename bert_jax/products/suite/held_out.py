@@ -3,10 +3,22 @@
 import itertools
 from collections.abc import Mapping
 
+from bert_jax.config.data import CURATION
 from bert_jax.config.objective import HELD_OUT_MASKS, UnitKind
 from bert_jax.config.run import RunConfig
 from bert_jax.products.suite.suite_tables import SuiteTables
-from bert_jax.system.errors import UsageError
+from bert_jax.system.errors import Setting, UsageError
+
+_OF_DOCUMENTS = ("source", "layout", "undecodable", "deduplicate", "drop_boilerplate", "held_out")
+"""Settings of the text that decide which documents are held out. The others of CURATION drop whole documents, so a
+recipe that differs in these alone hasn't trained on documents that are held out of another."""
+_OF_HELD_OUT = {
+    "shared": {f"data.{name}" for name in _OF_DOCUMENTS},
+    "own": {f"data.{name}" for name in (*_OF_DOCUMENTS, *CURATION)}
+    | {f"objective.{name}" for name in ("predict", "units", *HELD_OUT_MASKS)},
+}
+"""The settings that are equal in all recipes, by whose vocabulary they have. With a shared one, all are measured on the
+first recipe's sequences; with their own, each is measured on its own sequences of the same documents."""
 
 
 def held_out_config(recipe: RunConfig, first: RunConfig, units: UnitKind) -> RunConfig:
@@ -23,13 +35,22 @@ def held_out_config(recipe: RunConfig, first: RunConfig, units: UnitKind) -> Run
 
 
 def check_comparable(recipes: Mapping[str, RunConfig], tables: SuiteTables) -> None:
-    """Raises UsageError for recipes, by name, that can't be trained with one budget and measured on the same
-    sequences."""
+    """Raises UsageError for recipes, by name, that can't be trained with one budget and measured on the same held-out
+    documents."""
+    first = next(iter(recipes), "")
+    for name, setting in itertools.product(recipes, sorted(_OF_HELD_OUT[tables.vocabulary])):
+        section, _, field = setting.partition(".")
+        ours, theirs = (getattr(getattr(recipes[each], section), field) for each in (name, first))
+        if ours != theirs:
+            raise UsageError(
+                f"{name} and {first} can't be measured on the same held-out text, as {Setting(setting, ours)} in the "
+                f"one and {theirs} in the other; give both the same"
+            )
     for name, units in itertools.product(recipes, tables.units) if tables.vocabulary == "shared" else ():
         try:
-            held_out_config(recipes[name], next(iter(recipes.values())), units)
+            held_out_config(recipes[name], recipes[first], units)
         except UsageError as error:
-            sequences = f"the held-out sequences of {next(iter(recipes))}, masked by {units}"
+            sequences = f"the held-out sequences of {first}, masked by {units}"
             raise UsageError(f"{name} can't be measured on {sequences}: {error}") from None
     for name, recipe in recipes.items() if tables.budget and not tables.budget.steps else ():
         if len({(phase.length, phase.batch_size) for phase in recipe.phases}) > 1:

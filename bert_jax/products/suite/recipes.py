@@ -164,6 +164,8 @@ class RecipeWork:
         values: dict[str, Any] = {"seed": seed}
         if self._shares:
             values |= {"vocabulary.file": str(saved_vocabulary(self._sequences / "tokenizer"))}
+        else:  # the first sequences of two vocabularies are different parts of the held-out text
+            values |= {"evaluation.max_sequences": None}
         values |= {"init": str(begin)} if begin else {}
         if planned := self.steps(model):
             counts = [max(1, round(planned * share * each.steps / config.steps)) for each in config.phases]

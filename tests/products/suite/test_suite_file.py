@@ -144,6 +144,29 @@ def test_every_pair_of_recipes_can_be_compared_or_is_refused_for_its_length():
         assert all(getattr(config.objective, name) == getattr(one.objective, name) for name in shared)
 
 
+@pytest.mark.parametrize(
+    "vocabulary, setting, value",
+    [
+        ("shared", "data.held-out", "0.05"),
+        ("shared", "data.layout", '"sentences"'),
+        ("own", "data.held-out", "0.05"),
+        ("own", "data.min-doc-words", "20"),
+        ("own", "objective.evaluated-share", "0.3"),
+        ("own", "objective.units", '"word"'),
+    ],
+)
+def test_recipes_whose_held_out_text_differs_are_refused(stand_ins, vocabulary, setting, value):
+    """Otherwise one may have trained on what another is measured on, or each is measured on text of its own."""
+    second = f'[[models]]\nname = "other"\nconfig = "experiments/bert"\nset = {{ "{setting}" = {value} }}\n'
+    with pytest.raises(UsageError, match=f"other and bert can't be measured on the same held-out text, as --{setting}"):
+        stand_ins.suite(f'vocabulary = "{vocabulary}"\n[[models]]\nconfig = "experiments/bert"\n{second}')
+
+
+def test_recipes_may_drop_other_documents_than_the_first(stand_ins):
+    second = '[[models]]\nname = "other"\nconfig = "experiments/bert"\nset = { "data.min-doc-words" = 20 }\n'
+    assert len(stand_ins.suite(f'[[models]]\nconfig = "experiments/bert"\n{second}').models) == 2
+
+
 def test_recipes_are_compared_by_what_they_learned(stand_ins):
     models = "".join(f'[[models]]\nconfig = "experiments/{name}"\n' for name in ("bert", "modern", *OTHER_QUESTIONS))
     suite = stand_ins.suite(f'units = ["piece", "word"]\n{models}')
