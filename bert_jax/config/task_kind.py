@@ -22,6 +22,10 @@ class TaskKind(NamedTuple):
     outputs: int | None = None
     """Numbers that the head gives for each of its input vectors. None: one for each label."""
     loss: Loss = "classes"
+    target_of_tokens: bool = False
+    """Whether each token of an example has a target; otherwise the example has one, a number or a tuple of them."""
+    target_dtype: Literal["int32", "float32"] = "int32"
+    """Type of the targets' numbers in a batch."""
     measured_by: str | None = None
     """The library that computes the metrics, if it is one of the extra `tasks`."""
     words: bool = False
@@ -70,6 +74,7 @@ TASK_KINDS: dict[str, TaskKind] = {
         ("pearson", "spearman"),
         outputs=1,
         loss="squares",
+        target_dtype="float32",
         measured_by="scipy.stats",
         exported_as=_ROWS,
         problem="regression",
@@ -88,6 +93,7 @@ TASK_KINDS: dict[str, TaskKind] = {
         texts=(1, 1),
         head="tokens",
         loss="tags",
+        target_of_tokens=True,
         measured_by="seqeval.metrics",
         words=True,
         written_to=".conll",

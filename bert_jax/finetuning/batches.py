@@ -12,7 +12,8 @@ from numpy.typing import ArrayLike, DTypeLike
 
 from bert_jax.batching.grouping import few_sizes, padded_length
 from bert_jax.config.task import TaskConfig
-from bert_jax.finetuning.task import IGNORED, Example
+from bert_jax.config.task_kind import TaskKind
+from bert_jax.finetuning.task import IGNORED, Example, Target
 from bert_jax.instances.instances import best_fit
 from bert_jax.layout import Tokens, TokenSequence, lay_out, lay_out_sequences
 from bert_jax.model.task import HeadShape
@@ -96,7 +97,7 @@ class PackedBatches(ABC):
         shape.
         """
         self._examples, self._pad_id, self._local, self._multiple = examples, pad_id, local, multiple
-        self._batch_size = config.batch_size
+        self._batch_size, self._kind = config.batch_size, config.task_kind
         batches = len(examples) / config.batch_size
         self._batches_per_epoch = max(int(np.ceil(batches) if self.every_example else batches), 1)
         self._count = max(1, round(config.epochs * self._batches_per_epoch))
@@ -196,7 +197,7 @@ class TaskBatches(PackedBatches):
     def _batch(self, chosen: Sequence[int], of_part: Int[np.ndarray, " n"], rows: int, first_ordinal: int) -> TaskBatch:
         examples = [self._examples[example] for example in chosen]
         shape = rows, self._length
-        return task_batch(examples, shape, self._pad_id, first_ordinal, of_part, self._parts_a_row)
+        return task_batch(self._kind, examples, shape, self._pad_id, first_ordinal, of_part, self._parts_a_row)
 
 
 def places_in_rows(rows: Int[np.ndarray, " n"]) -> Int[np.ndarray, " n"]:
@@ -219,6 +220,7 @@ def _placed(
 
 
 def task_batch(
+    kind: TaskKind,
     examples: Sequence[Example],
     shape: tuple[int, int],
     pad_id: int,
@@ -226,7 +228,7 @@ def task_batch(
     example_rows: Int[np.ndarray, " n"] | None = None,
     most: int = 1,
 ) -> TaskBatch:
-    """Puts `examples` of one task into a batch of `shape` (rows, length), filled up with padding.
+    """Puts `examples` of one task of this kind into a batch of `shape` (rows, length), filled up with padding.
 
     `example_rows`: the row of each example; None gives each example a new row. A row has places for `most` examples.
     """
@@ -240,15 +242,14 @@ def task_batch(
     tokens = lay_out_sequences(sequences, shape, pad_id, np.repeat(rows, choices), most * choices)
 
     placed = functools.partial(_placed, (shape[0], most), place)
-    target = ordered[0].target
-    if isinstance(target, list):  # a list of tags
-        targets = np.full(shape, IGNORED, np.int32)
+    is_labelled = ordered[0].target is not None
+    if kind.target_of_tokens and is_labelled:
+        targets = np.full(shape, IGNORED, kind.target_dtype)
         begins = tokens.begin[place].tolist()
         for example, row, begin in zip(ordered, rows.tolist(), begins, strict=True):
             targets[row, begin : begin + len(example.target)] = example.target
     else:
-        values = [0 if target is None else example.target for example in ordered]
-        targets = placed(values, np.float32 if isinstance(target, float) else np.int32)
+        targets = placed([example.target if is_labelled else 0 for example in ordered], kind.target_dtype)
     return TaskBatch(
         tokens,
         placed(np.reshape([example.marks for example in ordered], (len(ordered), -1, 2)), np.int32),
@@ -258,8 +259,14 @@ def task_batch(
     )
 
 
-def synthetic_task_batch(task: TaskConfig, shape: tuple[int, ...], vocabulary_size: int) -> TaskBatch:
-    """A batch of random pieces and random targets. `shape`: the shape (R, T) of the ids.
+def synthetic_task_batch(
+    task: TaskConfig,
+    shape: tuple[int, ...],
+    vocabulary_size: int,
+    random_target: Callable[[int, int, np.random.Generator], Target],
+) -> TaskBatch:
+    """A batch of random pieces and random targets. `shape`: the shape (R, T) of the ids. `random_target`: a target by
+    the number of outputs and the length of the example.
 
     The examples are spread evenly over the rows, which they fill as far as task.max_length allows. A sequence has two
     segments of equal length.
@@ -268,6 +275,7 @@ def synthetic_task_batch(task: TaskConfig, shape: tuple[int, ...], vocabulary_si
     rng = np.random.default_rng(0)
     marks = ((1, 2),) * HeadShape.of(task).marks
     choices = task.sequences_an_example
+    outputs = len(task.choices) or HeadShape.of(task).outputs
     example_rows = np.arange(task.batch_size) * rows // task.batch_size
     most = int(np.bincount(example_rows).max())
     size = min(length // (most * choices), task.max_length)
@@ -275,22 +283,8 @@ def synthetic_task_batch(task: TaskConfig, shape: tuple[int, ...], vocabulary_si
     for _ in range(task.batch_size):
         ids = (rng.integers(0, vocabulary_size, size).tolist() for _ in range(choices))
         sequences = tuple(TokenSequence(pieces, size // 2) for pieces in ids)
-        examples.append(Example(sequences, _random_target(task, size, rng), marks))
-    return task_batch(examples, (rows, length), 0, 0, example_rows, most)
-
-
-def _random_target(task: TaskConfig, length: int, rng: np.random.Generator) -> int | float | Sequence[int]:
-    outputs = len(task.choices) or HeadShape.of(task).outputs
-    match task.task_kind.loss:
-        case "squares":
-            return float(rng.random())
-        case "labels":
-            return tuple(rng.integers(0, 2, outputs).tolist())
-        case "tags":
-            return rng.integers(0, outputs, length).tolist()
-        case "ends":
-            return tuple(sorted(rng.integers(0, length, 2).tolist()))
-    return int(rng.integers(0, outputs))
+        examples.append(Example(sequences, random_target(outputs, size, rng), marks))
+    return task_batch(task.task_kind, examples, (rows, length), 0, 0, example_rows, most)
 
 
 class TextBatch(NamedTuple):

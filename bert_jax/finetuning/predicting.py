@@ -119,7 +119,8 @@ def outcomes(
     examples = (example for _, of_one in rows for example in of_one)
 
     def outputs_of(group: _PackedGroup) -> list[np.ndarray]:
-        batch = task_batch(group.items, group.shape, task.pad_id, example_rows=group.rows, most=group.most)
+        kind, rows = task.config.task_kind, group.rows
+        batch = task_batch(kind, group.items, group.shape, task.pad_id, example_rows=rows, most=group.most)
         return group.outputs(batch, np.asarray(run(batch)), of_tokens)
 
     choices = max(len(task.config.choices), 1)

@@ -3,7 +3,7 @@
 import math
 from collections import Counter
 from collections.abc import Sequence
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import numpy as np
 
@@ -67,8 +67,11 @@ class ClassTask(SentenceTask[int]):
 
     def measure(self, golds: Sequence[int], predictions: Sequence[Prediction]) -> Results:
         """Accuracy, F1, macro F1 and Matthews' correlation, the figures of each class, and the confusion."""
+        return class_metrics(golds, self.row_outcomes(golds, predictions)["predicted"], self.labels.names)
+
+    def row_outcomes(self, golds: Sequence[int], predictions: Sequence[Prediction]) -> dict[str, Any]:
         predicted = [self.labels.number(one["predicted_label"], "a prediction") for one in predictions]
-        return class_metrics(golds, predicted, self.labels.names)
+        return {"golds": list(golds), "predicted": predicted}
 
     def mistake(self, outcome: Outcome, gold: int, prediction: Prediction) -> Wrong | None:
         """The predicted class, if it is wrong. The mistake's size is the probability of that class."""
@@ -152,6 +155,9 @@ class LabelsTask(SentenceTask[tuple[int, ...]]):
         predicted = [[int(name in one) for name in self.labels.names] for one in held]
         return label_metrics(golds, predicted, self.labels.names)
 
+    def row_outcomes(self, golds: Sequence[tuple[int, ...]], predictions: Sequence[Prediction]) -> dict[str, Any]:
+        return {}
+
     def mistake(self, outcome: Outcome, gold: tuple[int, ...], prediction: Prediction) -> Wrong | None:
         """The predicted labels, if they are wrong. The mistake's size is the number of wrong labels."""
         right = [name for name, held in zip(self.labels.names, gold, strict=True) if held]
@@ -182,6 +188,9 @@ class NumberTask(SentenceTask[float]):
 
     def measure(self, golds: Sequence[float], predictions: Sequence[Prediction]) -> Results:
         return Results.model_validate(number_metrics(golds, [one["predicted_number"] for one in predictions]))
+
+    def row_outcomes(self, golds: Sequence[float], predictions: Sequence[Prediction]) -> dict[str, Any]:
+        return {"golds": list(golds), "predicted": [one["predicted_number"] for one in predictions]}
 
     def mistake(self, outcome: Outcome, gold: float, prediction: Prediction) -> Wrong | None:
         """The predicted number, if it differs. The mistake's size is the distance."""
@@ -219,6 +228,9 @@ class ChoiceTask(SentenceTask[int]):
     def measure(self, golds: Sequence[int], predictions: Sequence[Prediction]) -> Results:
         right = (gold == one["predicted_choice"] for gold, one in zip(golds, predictions, strict=True))
         return Results.model_validate({"accuracy": sum(right) / len(golds)})
+
+    def row_outcomes(self, golds: Sequence[int], predictions: Sequence[Prediction]) -> dict[str, Any]:
+        return {"golds": list(golds), "predicted": [one["predicted_choice"] for one in predictions]}
 
     def mistake(self, outcome: Outcome, gold: int, prediction: Prediction) -> Wrong | None:
         """The predicted choice, if it is wrong. The mistake's size is the probability of that choice."""

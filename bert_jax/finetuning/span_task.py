@@ -4,7 +4,7 @@ import functools
 import math
 from collections import Counter
 from collections.abc import Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from jaxtyping import Bool, Float
@@ -248,6 +248,9 @@ class SpanTask(Task[list[str]]):
     def measure(self, golds: Sequence[list[str]], predictions: Sequence[Prediction]) -> Results:
         """The metrics of `answer_metrics`."""
         return Results.model_validate(answer_metrics(golds, predictions, self.config.span.by_character))
+
+    def row_outcomes(self, golds: Sequence[list[str]], predictions: Sequence[Prediction]) -> dict[str, Any]:
+        return {}
 
     def mistake(self, outcome: Outcome, gold: list[str], prediction: Prediction) -> Wrong | None:
         """The predicted answer, if `gold` doesn't have it. The mistake's size is 1 minus its F1."""

@@ -4,6 +4,7 @@ import re
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from itertools import pairwise
+from typing import Any
 
 import numpy as np
 
@@ -20,7 +21,7 @@ from bert_jax.finetuning.character_spans import (
     word_places,
 )
 from bert_jax.finetuning.columns import list_or_value, text, word_list
-from bert_jax.finetuning.metrics import tag_metrics
+from bert_jax.finetuning.metrics import tag_counts, tag_metrics
 from bert_jax.finetuning.task import (
     EMPTY,
     IGNORED,
@@ -182,6 +183,9 @@ class TagTask(Task[list[str]]):
     def measure(self, golds: Sequence[list[str]], predictions: Sequence[Prediction]) -> Results:
         """The metrics of `tag_metrics`."""
         return tag_metrics(golds, [one["predicted_tags"] for one in predictions], self.labels.names)
+
+    def row_outcomes(self, golds: Sequence[list[str]], predictions: Sequence[Prediction]) -> dict[str, Any]:
+        return {"tag_counts": tag_counts(golds, [one["predicted_tags"] for one in predictions], self.labels.names)}
 
     def mistake(self, outcome: Outcome, gold: list[str], prediction: Prediction) -> Wrong | None:
         """The words with a wrong tag.

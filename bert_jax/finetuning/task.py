@@ -212,6 +212,11 @@ class Task(Generic[Gold]):
         """Every metric of the kind, as shares of 1. Classes also have their figures and the confusion."""
         raise NotImplementedError
 
+    def row_outcomes(self, golds: Sequence[Gold], predictions: Sequence[Prediction]) -> dict[str, Any]:
+        """What the suite compares models by, row by row: `golds` and `predicted`, classes or numbers; or `tag_counts`,
+        for some metrics each row's numbers of true, predicted and right items. Empty if rows aren't compared."""
+        raise NotImplementedError
+
     def mistake(self, outcome: Outcome, gold: Gold, prediction: Prediction) -> Wrong | None:
         """What is wrong with the prediction of `outcome`; None if it is right."""
         raise NotImplementedError

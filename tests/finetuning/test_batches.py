@@ -2,6 +2,7 @@ import numpy as np
 import pytest
 
 from bert_jax.config.task import TaskConfig
+from bert_jax.config.task_kind import TASK_KINDS
 from bert_jax.finetuning.batches import TaskBatches, TextBatches, task_batch
 from bert_jax.finetuning.task import IGNORED, Example
 from bert_jax.layout import TokenSequence
@@ -82,26 +83,30 @@ def test_steps_are_those_of_all_epochs(count, epochs, steps):
 
 def test_choices_share_a_row_and_marks_have_an_axis_of_their_own():
     two = Example((TokenSequence([5, 6], 1, False), TokenSequence([7, 8, 9], 2, False)), 1, marks=((0, 1), (1, 2)))
-    batch = task_batch([two], (2, 8), pad_id=3)
+    batch = task_batch(TASK_KINDS["choice"], [two], (2, 8), pad_id=3)
     assert batch.tokens.ids.tolist() == [[5, 6, 7, 8, 9, 3, 3, 3], [3] * 8] and batch.weight.tolist() == [[1], [0]]
     assert batch.tokens.length.tolist() == [[2, 3], [0, 0]] and batch.tokens.begin.tolist() == [[0, 2], [0, 0]]
     assert batch.tokens.segment.tolist() == [[0, 1, 0, 0, 1, 0, 0, 0], [0] * 8]
     assert batch.marks.tolist() == [[[[0, 1], [1, 2]]], [[[0, 0], [0, 0]]]]
 
 
+NUMBERS_OF_TOKENS = TASK_KINDS["tags"]._replace(target_dtype="float32")
+
+
 @pytest.mark.parametrize(
-    "target, expected, dtype",
+    "kind, target, expected, dtype",
     [
-        (2.5, [[0.0, 2.5], [0.0, 0.0]], np.float32),
-        ((1, 3), [[[0, 0], [1, 3]], [[0, 0], [0, 0]]], np.int32),
-        ([IGNORED, 2, 1], [[IGNORED, IGNORED, IGNORED, 2, 1, IGNORED], [IGNORED] * 6], np.int32),
-        (None, [[0, 0], [0, 0]], np.int32),
+        (TASK_KINDS["number"], 2.5, [[0.0, 2.5], [0.0, 0.0]], np.float32),
+        (TASK_KINDS["span"], (1, 3), [[[0, 0], [1, 3]], [[0, 0], [0, 0]]], np.int32),
+        (TASK_KINDS["tags"], [IGNORED, 2, 1], [[IGNORED, IGNORED, IGNORED, 2, 1, IGNORED], [IGNORED] * 6], np.int32),
+        (NUMBERS_OF_TOKENS, [IGNORED, 0.5], [[IGNORED] * 3 + [0.5] + [IGNORED] * 2, [IGNORED] * 6], np.float32),
+        (TASK_KINDS["tags"], None, [[0, 0], [0, 0]], np.int32),
     ],
 )
-def test_targets_are_numbers_spans_or_tags(target, expected, dtype):
+def test_targets_are_numbers_spans_or_tags(kind, target, expected, dtype):
     nothing = {float: 0.0, tuple: (0, 0), list: [IGNORED, IGNORED]}.get(type(target))
     examples = [example(9, 2, nothing), example(7, 3, target)]
-    batch = task_batch(examples, (2, 6), pad_id=0, example_rows=np.zeros(2, int), most=2)
+    batch = task_batch(kind, examples, (2, 6), pad_id=0, example_rows=np.zeros(2, int), most=2)
     assert batch.target.tolist() == expected and batch.target.dtype == dtype and batch.marks.shape == (2, 2, 0, 2)
 
 

@@ -5,14 +5,30 @@ import pytest
 
 from bert_jax.config.settings import SettingsError
 from bert_jax.config.task import TaskConfig
-from bert_jax.finetuning.dataset import balanced_weights, make_task, read_labelled, read_training, written_as
-from bert_jax.finetuning.task import IGNORED, Example
+from bert_jax.config.task_kind import TASK_KINDS
+from bert_jax.finetuning.dataset import (
+    TASK_CLASSES,
+    balanced_weights,
+    make_task,
+    read_labelled,
+    read_training,
+    written_as,
+)
+from bert_jax.finetuning.objective import TASK_LOSSES
+from bert_jax.finetuning.task import IGNORED, Example, Task
 from bert_jax.model.task import HeadShape
 from bert_jax.records import limits
 from bert_jax.system.errors import UsageError
 
 CONFIG = TaskConfig(name="x", kind="class")
 ROWS = "sentence\tlabel\nthe cat\tgood\na dog sees the old house\tbad\nthe dog\tgood\n"
+
+
+def test_every_kind_has_a_class_and_a_loss_and_says_what_it_counts_by_row():
+    assert TASK_CLASSES.keys() == TASK_KINDS.keys()
+    assert {kind.loss for kind in TASK_KINDS.values()} == TASK_LOSSES.keys() | {"contrast"}
+    for name, kind in TASK_CLASSES.items():
+        assert name == "vectors" or kind.row_outcomes is not Task.row_outcomes
 
 
 def with_files(tmp_path, train=ROWS, dev=ROWS, config=CONFIG, suffix="tsv"):

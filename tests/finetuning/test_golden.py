@@ -9,6 +9,7 @@ from safetensors.numpy import load_file
 
 from bert_jax.config.operation import ExecutionConfig
 from bert_jax.config.task import SpanConfig, TaskConfig
+from bert_jax.config.task_kind import TASK_KINDS
 from bert_jax.config.training import OptimizerConfig
 from bert_jax.finetuning.batches import TaskBatch, task_batch
 from bert_jax.finetuning.objective import TaskObjective
@@ -58,7 +59,7 @@ def batch_of(kind, rows, number) -> TaskBatch:
         examples.append(Example((TokenSequence(ids[:length].tolist(), int(first)),), target.tolist()))
     if kind == "span":
         examples = [example._replace(target=tuple(example.target)) for example in examples]
-    return task_batch(examples, (BATCH, LENGTH), pad_id=0, first_ordinal=number * BATCH)
+    return task_batch(TASK_KINDS[kind], examples, (BATCH, LENGTH), pad_id=0, first_ordinal=number * BATCH)
 
 
 @pytest.mark.parametrize("kind", TASKS)

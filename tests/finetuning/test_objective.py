@@ -9,6 +9,7 @@ from objectives import compiled, gradients_of
 from bert_jax.config.model import ModelConfig
 from bert_jax.config.operation import ExecutionConfig
 from bert_jax.config.task import TaskConfig
+from bert_jax.config.task_kind import TASK_KINDS
 from bert_jax.finetuning.batches import TaskBatch, task_batch
 from bert_jax.finetuning.objective import TaskObjective
 from bert_jax.finetuning.task import IGNORED, Example
@@ -53,7 +54,7 @@ def batch_of(kind: str, length: int = 8, weight=(1, 1, 1, 1), example_rows=None)
     most = 1 if example_rows is None else int(np.bincount(example_rows).max())
     rows = 4 if example_rows is None else max(example_rows) + 1
     places = None if example_rows is None else np.array(example_rows)
-    batch = task_batch(examples, (rows, length * choices), 0, 0, places, most)
+    batch = task_batch(TASK_KINDS[kind], examples, (rows, length * choices), 0, 0, places, most)
     batch = batch._replace(weight=batch.weight * np.asarray(weight, np.float32)[batch.ordinal])
     return jax.tree.map(jnp.asarray, batch)
 

@@ -10,6 +10,7 @@ from trained_tokenizers import trained
 import bert_jax
 from bert_jax.config.model import ModelConfig
 from bert_jax.config.operation import ExecutionConfig
+from bert_jax.config.task_kind import TASK_KINDS
 from bert_jax.finetuning.batches import task_batch
 from bert_jax.finetuning.objective import TaskObjective
 from bert_jax.finetuning.task import Example
@@ -239,7 +240,7 @@ def test_a_fine_tuned_model_gives_our_outputs(fine_tuned, model_type, kind, tmp_
     shape = (*lengths.shape, 12) if kind == "choice" else (-1, 12)
     with torch.no_grad():
         out = model(**{key: torch.tensor(value.astype(np.int64)).view(shape) for key, value in read.items()})
-    batch = task_batch(examples, (len(examples), 12 * lengths.shape[1]), pad_id=0)
+    batch = task_batch(TASK_KINDS[kind], examples, (len(examples), 12 * lengths.shape[1]), pad_id=0)
     objective = TaskObjective(ours.task, ours.config, ExecutionConfig())
     found = jax.jit(objective.outputs)(ours.params, batch)
     if kind in ("tags", "span"):

@@ -17,6 +17,7 @@ from xlnet_vocabulary import write_xlnets_vocabulary
 from bert_jax.batching.sequences import joined
 from bert_jax.config.model import ModelConfig
 from bert_jax.config.operation import ExecutionConfig
+from bert_jax.config.task_kind import TASK_KINDS
 from bert_jax.finetuning.batches import task_batch
 from bert_jax.finetuning.objective import TaskObjective
 from bert_jax.finetuning.task import Example
@@ -42,7 +43,7 @@ def test_a_pipeline_of_transformers_pads_its_texts_on_the_left(fine_tuned, tmp_p
     texts = ["a", "b c d e f g h", "j i"]
     scores = [one["score"] for one in classify(texts, batch_size=3)]
     sequences = [joined([ours.tokenizer.encode(text)], ours.tokenizer.vocabulary, 11) for text in texts]
-    batch = task_batch([Example((one,)) for one in sequences], (3, 11), pad_id=0)
+    batch = task_batch(TASK_KINDS["class"], [Example((one,)) for one in sequences], (3, 11), pad_id=0)
     logits = jax.jit(TaskObjective(ours.task, ours.config, ExecutionConfig()).outputs)(ours.params, batch)
     np.testing.assert_allclose(scores, jax.nn.softmax(logits[:, 0]).max(axis=-1), atol=1e-5)
 

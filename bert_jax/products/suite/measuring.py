@@ -2,10 +2,10 @@
 
 import time
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from functools import partial
 from pathlib import Path
-from typing import Any, cast
+from typing import Any
 
 import jax
 
@@ -13,7 +13,6 @@ from bert_jax.config.objective import UnitKind
 from bert_jax.config.operation import MeshConfig
 from bert_jax.config.run import RunConfig
 from bert_jax.finetuning.dataset import make_task, read_labelled, written_as
-from bert_jax.finetuning.metrics import tag_counts
 from bert_jax.inference.bert import load
 from bert_jax.model.kernels.platform import platform
 from bert_jax.model.sharding import batch_sharding, make_mesh, tree_shardings
@@ -123,11 +122,10 @@ def held_out_figures(run: Path, measured: Path, units: UnitKind) -> dict[str, An
 
 def row_answers(run: Path, source: str) -> dict[str, Any]:
     """Measures a fine-tuned model on the labelled rows of `source`. Returns its metrics by name, those of the
-    `baseline`, and for some kinds the rows' labels (`golds`) and predictions (`predicted`) as numbers, or the
-    `tag_counts` of sentences."""
+    `baseline`, and the `row_outcomes` of its task."""
     bert = load(run)
     predictor = bert.predictor
-    if predictor.task.kind == "vectors":
+    if predictor.task.makes_vectors:
         results = predictor.measure(source)
         return {"metric": results.metric, "baseline": results.baseline} | results.metrics
     written = written_as(predictor.task, source).settings
@@ -136,12 +134,4 @@ def row_answers(run: Path, source: str) -> dict[str, Any]:
     predictions = [one for _, one in predictor.predictions(task.inputs(rows.records), Counter())]
     answers: dict[str, Any] = {"metric": task.metric(rows.golds)} | task.measure(rows.golds, predictions).metrics
     answers["baseline"] = task.measure(rows.golds, task.baseline(rows.golds)).metrics
-    if task.config.kind in ("class", "marked"):
-        numbers = {name: number for number, name in enumerate(task.labels.names)}
-        answers |= {"golds": list(rows.golds), "predicted": [numbers[one["predicted_label"]] for one in predictions]}
-    elif task.config.kind in ("choice", "number"):
-        answers |= {"golds": list(rows.golds), "predicted": [next(iter(one.values())) for one in predictions]}
-    elif task.config.kind == "tags":
-        golds = cast(Sequence[Sequence[str]], rows.golds)
-        answers["tag_counts"] = tag_counts(golds, [one["predicted_tags"] for one in predictions], task.labels.names)
-    return answers
+    return answers | task.row_outcomes(rows.golds, predictions)

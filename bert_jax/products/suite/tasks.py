@@ -301,7 +301,8 @@ class FineTuning(SuiteTask):
         if any("golds" not in each for each in measured):
             return RowOutcomes()
         pairs = ((np.array(each["golds"]), np.array(each["predicted"])) for each in measured)
-        return RowOutcomes(tuple(row_sums(*pair, self.config.task.kind != "number") for pair in pairs))
+        classes = self.config.task.task_kind.target_dtype == "int32"
+        return RowOutcomes(tuple(row_sums(*pair, classes) for pair in pairs))
 
 
 class HeldOutTokens(SuiteTask):
