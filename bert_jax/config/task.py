@@ -10,7 +10,7 @@ from bert_jax.config.data import FileFormat
 from bert_jax.config.settings import GIVEN, Requirement, Settings
 from bert_jax.config.task_kind import TASK_KINDS, TaskKind
 from bert_jax.config.vectors import VectorsConfig
-from bert_jax.config.wording import OneOf, counted, value_text
+from bert_jax.config.wording import OneOf, counted, help_items, value_text
 from bert_jax.system.errors import Setting
 
 Count = Annotated[int, Field(gt=0)]
@@ -23,6 +23,16 @@ _NAMED = re.compile(r"([\w-]+)=(.+)")
 """Matches NAME=ROWS."""
 _PERCENT = re.compile(r"(\d+(?:\.\d+)?)%")
 """Matches a share of rows, such as 10%."""
+
+
+_KIND_HELP = f"Kind of prediction.\n\n{help_items({name: kind.help for name, kind in TASK_KINDS.items()})}"
+_METRIC_HELP = f"""Metric that the best checkpoint is chosen by. None: the first one of the kind that can be measured.
+
+{help_items({name: ", ".join(kind.metrics) for name, kind in TASK_KINDS.items()})}
+
+With two classes, f1 is that of the second one; with more, it is macro_f1, the mean over the classes in rows or
+predictions. entity_f1 is an error if the tags name no entities. Vectors have spearman and pearson if the dev pairs have
+scores, otherwise the others."""
 
 
 class SpanConfig(Settings):
@@ -65,17 +75,8 @@ class TaskConfig(VectorsConfig):
     )
     name: str = ""
     """Name of the task in results. Empty: the name of the training rows' file."""
-    kind: Annotated[str, OneOf(TASK_KINDS)]
-    """Kind of prediction.
-
-    - class: the class of a text or pair.
-    - labels: all labels that apply to a text or pair, none or several.
-    - number: a number.
-    - marked: the class of a text or pair with a marked word in each text.
-    - choice: the best of several choices.
-    - tags: a tag for every word, or the entities of a text.
-    - span: the answer to a question in a text.
-    - vectors: vectors of texts, similar for texts that belong together."""
+    kind: Annotated[str, OneOf(TASK_KINDS), Field(description=_KIND_HELP)]
+    """Kind of prediction: a name in TASK_KINDS, whose rows give the help."""
     train: str | None = None
     """Training rows: a file, plain, .gz or .zst, or `tfds:NAME/CONFIG:SPLIT`. For kind `vectors` also
     `beir:FOLDER#SPLIT`: a pair for each judgment above 0, the other judged documents as negatives. The split is train
@@ -146,12 +147,8 @@ class TaskConfig(VectorsConfig):
     schedule of the learning rate is still that of all epochs. None: train all epochs."""
     batch_size: Count = 32
     """Rows per step. The rows of an epoch are spread evenly over its steps, so a step may have fewer."""
-    metric: str | None = None
-    """Metric that the best checkpoint is chosen by: accuracy, f1 (of the second of two classes; with more, macro_f1),
-    macro_f1 (the mean over the classes in rows or predictions), matthews; micro_f1, macro_f1 or exact_match of labels;
-    pearson, spearman; entity_f1 (an error if the tags name no entities); exact_match; ndcg@10, recall@1, recall@10 of
-    vectors. None: entity_f1 for tags of entities, f1 for answers, micro_f1 for labels, for vectors spearman if the dev
-    pairs have scores and otherwise ndcg@10, for other kinds accuracy or pearson."""
+    metric: Annotated[str | None, Field(description=_METRIC_HELP)] = None
+    """Metric that the best checkpoint is chosen by. None: the first one of the kind that can be measured."""
     span: SpanConfig = SpanConfig()
 
     @field_validator("separator")

@@ -14,6 +14,8 @@ last token over all tokens; a comparison of all texts of the batch."""
 class TaskKind(NamedTuple):
     """One kind of task; the defaults are those of one class for a text or a pair."""
 
+    help: str
+    """What the help of task.kind says of this kind."""
     metrics: tuple[str, ...]
     """Names of the metrics. By default, the first one that can be measured chooses the best checkpoint."""
     texts: tuple[int, int] = (1, 2)
@@ -63,14 +65,18 @@ _OF_CLASSES = ("accuracy", "f1", "macro_f1", "matthews")
 _ROWS = "BertForSequenceClassification"
 
 TASK_KINDS: dict[str, TaskKind] = {
-    "class": TaskKind(_OF_CLASSES, exported_as=_ROWS, problem="single_label_classification"),
+    "class": TaskKind(
+        "the class of a text or pair", _OF_CLASSES, exported_as=_ROWS, problem="single_label_classification"
+    ),
     "labels": TaskKind(
+        "all labels that apply to a text or pair, none or several",
         ("micro_f1", "macro_f1", "exact_match"),
         loss="labels",
         exported_as=_ROWS,
         problem="multi_label_classification",
     ),
     "number": TaskKind(
+        "a number",
         ("pearson", "spearman"),
         outputs=1,
         loss="squares",
@@ -79,8 +85,9 @@ TASK_KINDS: dict[str, TaskKind] = {
         exported_as=_ROWS,
         problem="regression",
     ),
-    "marked": TaskKind(_OF_CLASSES, head="marked"),
+    "marked": TaskKind("the class of a text or pair with a marked word in each text", _OF_CLASSES, head="marked"),
     "choice": TaskKind(
+        "the best of several choices",
         ("accuracy",),
         texts=(1, 1),
         head="choices",
@@ -89,6 +96,7 @@ TASK_KINDS: dict[str, TaskKind] = {
         hub_use="multiple-choice",
     ),
     "tags": TaskKind(
+        "a tag for every word, or the entities of a text",
         ("entity_f1", "accuracy"),
         texts=(1, 1),
         head="tokens",
@@ -101,6 +109,7 @@ TASK_KINDS: dict[str, TaskKind] = {
         hub_use="token-classification",
     ),
     "span": TaskKind(
+        "the answer to a question in a text",
         ("f1", "exact_match"),
         texts=(2, 2),
         head="tokens",
@@ -113,6 +122,7 @@ TASK_KINDS: dict[str, TaskKind] = {
         hub_use="question-answering",
     ),
     "vectors": TaskKind(
+        "vectors of texts, similar for texts that belong together",
         ("spearman", "pearson", "ndcg@10", "recall@1", "recall@10"),
         texts=(2, 2),
         head="texts",

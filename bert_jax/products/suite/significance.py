@@ -127,6 +127,11 @@ def scored_sums(sums: Float[np.ndarray, "R K"], rows: int, metric: str) -> Float
     return class_scores(golds, predicted, right, rows)[metric]
 
 
+_NO_TABLES = np.zeros((0, 2))
+SUMMED_METRICS = frozenset({"pearson", "spearman", *class_scores(_NO_TABLES, _NO_TABLES, _NO_TABLES, 0)})
+"""The metrics that `scored_sums` computes from `row_sums`; rows aren't compared by any other, as of probabilities."""
+
+
 def bootstrap_error(
     sums: Sequence[Float[np.ndarray, "N K"]], first_sums: Sequence[Float[np.ndarray, "N K"]], metrics: Sequence[str]
 ) -> float:

@@ -292,13 +292,13 @@ class FineTuning(SuiteTask):
         return self.scores or (str(metrics.get("metric")),)
 
     def outcomes(self, measured: Sequence[JsonObject]) -> RowOutcomes:
-        from bert_jax.products.suite.significance import row_sums  # imports SciPy
+        from bert_jax.products.suite.significance import SUMMED_METRICS, row_sums  # imports SciPy
 
+        (name, *others) = names = self.score_names(measured[0])
         if counted := [each["tag_counts"] for each in measured if "tag_counts" in each]:
-            (name, *others) = self.score_names(measured[0])
             is_counted = not others and len(counted) == len(measured) and all(name in each for each in counted)
             return RowOutcomes(tuple(np.array(each[name], float) for each in counted) if is_counted else ())
-        if any("golds" not in each for each in measured):
+        if any("golds" not in each for each in measured) or not SUMMED_METRICS.issuperset(names):
             return RowOutcomes()
         pairs = ((np.array(each["golds"]), np.array(each["predicted"])) for each in measured)
         classes = self.config.task.task_kind.target_dtype == "int32"

@@ -5,6 +5,7 @@ import pytest
 from scipy.stats import ttest_rel
 from sklearn import metrics
 
+from bert_jax.config.finetune import FinetuneConfig
 from bert_jax.products.suite import significance
 from bert_jax.products.suite.significance import (
     LEVEL,
@@ -17,6 +18,8 @@ from bert_jax.products.suite.significance import (
     score_difference,
     scored_sums,
 )
+from bert_jax.products.suite.tasks import FineTuning
+from bert_jax.run.config_files import load_config
 
 
 def drawn(generator, skill, seeds, rows, hardness, wobble=0.3):
@@ -133,6 +136,13 @@ def test_tags_are_compared_by_their_sentences():
     assert error == pytest.approx(expected, rel=0.1)
     gain = (right.sum() - worse.sum()) / words.sum()
     assert score_difference([gain], [0.0], [(error, 400)]).is_significant
+
+
+def test_rows_are_not_compared_by_a_metric_that_their_answers_do_not_give():
+    answers = {"golds": [0, 1, 1], "predicted": [0, 1, 0], "accuracy": 2 / 3, "log_loss": 0.4}
+    task = FineTuning(name="x", config=load_config("sst2", FinetuneConfig))
+    (counted,) = task.outcomes([answers | {"metric": "accuracy"}]).sums
+    assert len(counted) == 3 and task.outcomes([answers | {"metric": "log_loss"}]).sums == ()
 
 
 def test_correlations_from_sums_are_those_of_scipy():
