@@ -1,7 +1,6 @@
 """The tables of bert-jax params."""
 
 from collections.abc import Iterable
-from typing import Any
 
 import jax
 
@@ -9,7 +8,7 @@ from bert_jax.config.finetune import AnyRunConfig
 from bert_jax.config.prediction import PAIR_QUESTIONS
 from bert_jax.model.bert import split_teacher, without
 from bert_jax.model.embeddings import padded_vocabulary_size
-from bert_jax.model.size import HEADS, ModelPart, model_parts, num_parameters
+from bert_jax.model.size import HEADS, ModelPart, bytes_of, model_parts, num_parameters, optimizer_bytes
 from bert_jax.system.figures import Table, gigabytes
 from bert_jax.training.optimizer import make_optimizer
 from bert_jax.training.step import Objective
@@ -79,21 +78,17 @@ def memory_lines(objective: Objective, config: AnyRunConfig) -> str:
     """Bytes of parameters and optimizer state over all devices, with padding. Nothing is allocated."""
     model, shapes = objective.model, objective.parameter_shapes
     own, of_teacher = split_teacher(shapes)
-    optimizer_state = jax.eval_shape(make_optimizer(config.optimizer).init, own)
+    optimizer_state = gigabytes(optimizer_bytes(make_optimizer(config.optimizer), own))
     padded = padded_vocabulary_size(model)
     rows = padded - (model.num_word_rows or padded)
     trained = without(own, ["bert/spelling"])
     padding_parameters = sum(leaf.size for leaf in jax.tree.leaves(trained)) - num_parameters(model, shapes=shapes)
-    teacher = f", those of the teacher {_bytes_of(of_teacher)}" if of_teacher else ""
+    teacher = f", those of the teacher {gigabytes(bytes_of(of_teacher))}" if of_teacher else ""
     return (
         f"Padding of the vocabulary, not counted above: {rows:,} rows, {padding_parameters:,} zeros.\n"
-        f"Parameters {_bytes_of(own)}{teacher}, state of {config.optimizer.name} {_bytes_of(optimizer_state)}; "
+        f"Parameters {gigabytes(bytes_of(own))}{teacher}, state of {config.optimizer.name} {optimizer_state}; "
         "--mesh.fsdp splits both.\n"
     )
-
-
-def _bytes_of(tree: Any) -> str:
-    return gigabytes(sum(leaf.size * leaf.dtype.itemsize for leaf in jax.tree.leaves(tree)))
 
 
 def flops_table(objective: Objective, config: AnyRunConfig) -> Table:

@@ -40,6 +40,7 @@ from bert_jax.system.reading import Reading
 from bert_jax.training.compiled_programs import keep_compiled_programs
 from bert_jax.training.devices import check_room, compiling_tokens
 from bert_jax.training.loop import Trained, train
+from bert_jax.training.optimizer import make_optimizer
 from bert_jax.training.trainer import PhaseWork, Trainer
 from bert_jax.training.trust import compiler_checked
 
@@ -248,7 +249,8 @@ def _batches(learned: TrainingRows, config: FinetuneConfig, mesh: Mesh, compilin
 
 def estimated_memory(config: TaskRunConfig, mesh: Mesh) -> Memory:
     """Estimates by formula the memory of a step with the most rows on one device."""
-    return step_memory(config.execution, config.model, mesh, config.phases[0], predictions=0, packed=2)
+    optimizer = make_optimizer(config.optimizer)
+    return step_memory(config.execution, config.model, mesh, config.phases[0], optimizer, predictions=0, packed=2)
 
 
 def open_model(config: FinetuneConfig) -> TrainedModel:

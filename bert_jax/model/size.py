@@ -6,7 +6,9 @@ import operator
 from typing import NamedTuple
 
 import jax
+import optax
 from jax.sharding import AbstractMesh, Mesh
+from jaxtyping import PyTree
 
 from bert_jax.config.model import ModelConfig
 from bert_jax.config.operation import ExecutionConfig
@@ -155,8 +157,16 @@ def flops_at_all_tokens(config: ModelConfig, length: int, predictions: int) -> i
 
 
 _F32 = 4
-_STATE = 3
-"""Arrays of the parameters' size that stay between steps: parameters and two moments of AdamW or LAMB."""
+
+
+def bytes_of(tree: PyTree) -> int:
+    """Bytes of all arrays of a tree, or of the arrays with these shapes."""
+    return sum(leaf.size * leaf.dtype.itemsize for leaf in jax.tree.leaves(tree))
+
+
+def optimizer_bytes(optimizer: optax.GradientTransformation, shapes: Parameters) -> int:
+    """Bytes of the optimizer's state for parameters of these shapes, over all devices. Nothing is allocated."""
+    return bytes_of(jax.eval_shape(optimizer.init, shapes))
 
 
 class Memory(NamedTuple):
@@ -182,6 +192,7 @@ def step_memory(
     model: ModelConfig,
     mesh: Mesh | AbstractMesh,
     phase: Phase,
+    optimizer: optax.GradientTransformation,
     *,
     predictions: int,
     packed: int,
@@ -196,7 +207,8 @@ def step_memory(
     """
     length = phase.length
     forms = training_forms(execution.attention, model, length, packed, mesh)
-    parameters = sum(leaf.size for leaf in jax.tree.leaves(parameter_shapes(model)))
+    shapes = parameter_shapes(model)
+    parameters = bytes_of(shapes)
     split, tensor = num_shards(mesh, ("fsdp", "tensor")), num_shards(mesh, "tensor")
     rows = -(-phase.batch_size // (row_shards(mesh) * execution.accumulation))
     size = compute_dtype(model).itemsize
@@ -224,8 +236,8 @@ def step_memory(
     # Gradients of microbatches are summed in an array of their own.
     copies = 2 if execution.accumulation > 1 else 1
     return Memory(
-        state=_STATE * _F32 * parameters // split,
-        gradients=copies * _F32 * parameters // split,
+        state=(parameters + optimizer_bytes(optimizer, shapes)) // split,
+        gradients=copies * parameters // split,
         activations=stored + largest,
         outputs=logits + table,
     )

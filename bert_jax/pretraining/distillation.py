@@ -7,6 +7,7 @@ from typing import Any, cast
 
 import jax
 import jax.numpy as jnp
+import optax
 from jax.sharding import Mesh
 from jaxtyping import Array, Float, Key
 
@@ -121,7 +122,8 @@ class Teacher:
         """Adds the teacher's parameters, the arrays of one of its blocks, and the arrays of the loss to `memory`, the
         bytes of a step of `phase` on one device by formula."""
         one_block, execution = self.model.replace(num_layers=1), self._execution.replace(remat="full")
-        of_block = step_memory(execution, one_block, mesh, phase, predictions=predictions, packed=packed)
+        frozen = optax.set_to_zero()
+        of_block = step_memory(execution, one_block, mesh, phase, frozen, predictions=predictions, packed=packed)
         parameters = sum(leaf.size for leaf in jax.tree.leaves(jax.eval_shape(self.init, jax.random.key(0))))
         rows = -(-phase.batch_size // (row_shards(mesh) * self._execution.accumulation))
         numbers = _RELATION_ARRAYS * self._distillation.relation_heads * phase.length**2

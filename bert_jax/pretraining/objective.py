@@ -61,6 +61,7 @@ from bert_jax.pretraining.masking import (
 from bert_jax.run.measurement import Mean, Means
 from bert_jax.system.errors import Setting, UsageError
 from bert_jax.training.batch import Batch, synthetic_batch
+from bert_jax.training.optimizer import make_optimizer
 from bert_jax.training.step import Moment, Objective, example_keys
 from bert_jax.training.trainer import Trainer
 
@@ -166,7 +167,8 @@ class MaskedTokens(Objective):
     def memory(self, phase: Phase, mesh: Mesh) -> Memory:
         """Memory of a step of `phase` on one device in bytes, by formula."""
         predictions, packed = self._config.slots(phase.length), self._config.data.sequences_a_row(phase.length)
-        memory = step_memory(self._config.execution, self.model, mesh, phase, predictions=predictions, packed=packed)
+        optimizer, execution = make_optimizer(self._config.optimizer), self._config.execution
+        memory = step_memory(execution, self.model, mesh, phase, optimizer, predictions=predictions, packed=packed)
         return self.teacher.memory(memory, phase, mesh, predictions, packed) if self.teacher else memory
 
     def targets(self, batch: Batch, keys: Key[Array, "B N"], moment: Moment | None = None) -> PretrainingTargets:

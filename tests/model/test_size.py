@@ -5,7 +5,7 @@ from token_rows import tokens_of
 
 from bert_jax.config.model import ModelConfig
 from bert_jax.config.operation import ExecutionConfig
-from bert_jax.config.training import Phase
+from bert_jax.config.training import OptimizerConfig, Phase
 from bert_jax.model.bert import BertForPretraining, Discriminator, generator_parameters, parameter_shapes
 from bert_jax.model.embeddings import padded_vocabulary_size
 from bert_jax.model.kernels import attention_form, cross_entropy
@@ -13,6 +13,7 @@ from bert_jax.model.sharding import MESH_AXES, make_mesh
 from bert_jax.model.size import forward_flops, model_parts, num_parameters, step_memory, train_flops
 from bert_jax.pretraining.objective import pretraining_trainer
 from bert_jax.training.batch import synthetic_batch
+from bert_jax.training.optimizer import make_optimizer
 from bert_jax.training.step import example_keys
 
 
@@ -142,20 +143,32 @@ def test_the_formula_counts_what_the_traced_step_keeps(tiny_config, changes):
     predict = {"predict": "replaced", "pair": "none"} if model.discriminator else {}
     config = tiny_config.replace(model=model, objective=tiny_config.objective.replace(**predict), phases=phases)
     sized, whole = model.replace(vocabulary_size=1024), phases[0].replace(length=LENGTH)
-    formula = step_memory(config.execution, sized, make_mesh(config.mesh), whole, predictions=slots, packed=1)
+    mesh, optimizer = make_mesh(config.mesh), make_optimizer(config.optimizer)
+    formula = step_memory(config.execution, sized, mesh, whole, optimizer, predictions=slots, packed=1)
     assert formula.activations == pytest.approx(kept_bytes(config), rel=0.25)
 
 
 BASE = ModelConfig.base(vocabulary_size=30_522, compute_dtype="float32")
 
 
-def memory_of(model=BASE, rows=64, mesh=(1, 1, 1), predictions=77, chip="cpu", **execution):
+def memory_of(model=BASE, rows=64, mesh=(1, 1, 1), predictions=77, chip="cpu", optimizer="adamw", **execution):
     """Of a step on rows of 512 tokens."""
+    optimizer = make_optimizer(OptimizerConfig(name=optimizer))
     devices, phase = jax.sharding.AbstractMesh(mesh, MESH_AXES), Phase(steps=1, length=512, batch_size=rows)
     with pytest.MonkeyPatch.context() as patched:
         patched.setattr(attention_form, "platform", lambda: chip)
         patched.setattr(cross_entropy, "on_one_device", lambda kind: kind == chip and mesh == (1, 1, 1))
-        return step_memory(ExecutionConfig(**execution), model, devices, phase, predictions=predictions, packed=1)
+        execution = ExecutionConfig(**execution)
+        return step_memory(execution, model, devices, phase, optimizer, predictions=predictions, packed=1)
+
+
+def test_the_state_has_the_moments_that_the_optimizer_keeps():
+    """Muon keeps one moment of the matrices of blocks, all others keep two."""
+    shapes = parameter_shapes(BASE)
+    numbers = sum(leaf.size for leaf in jax.tree.leaves(shapes))
+    matrices = 12 * (4 * 768 * 768 + 2 * 768 * 3072)
+    for name, kept in (("adamw", 3 * numbers), ("lamb", 3 * numbers), ("muon", 3 * numbers - matrices)):
+        assert memory_of(optimizer=name).state == pytest.approx(4 * kept, abs=100)
 
 
 def test_what_replacements_are_drawn_from_is_not_split():
@@ -179,7 +192,7 @@ def test_saving_memory_saves_it_and_splitting_splits_it():
     assert 4 * parted.activations == whole.activations and parted.gradients == 2 * whole.gradients
     split = memory_of(rows=256, mesh=(1, 4, 1))
     assert (4 * split.state, split.activations) == (whole.state, whole.activations)
-    assert whole.state == 12 * sum(leaf.size for leaf in jax.tree.leaves(parameter_shapes(BASE)))
+    assert whole.state == 12 * sum(leaf.size for leaf in jax.tree.leaves(parameter_shapes(BASE))) + 4  # its count
     assert memory_of(predictions=0).outputs == 0
 
 

@@ -36,6 +36,7 @@ from bert_jax.text.vocabulary import SPECIAL_PIECES, Vocabulary
 from bert_jax.text.word_splits import word_splits
 from bert_jax.text.wordpiece import WordPieceTokenizer
 from bert_jax.training.estimate import Estimate
+from bert_jax.training.optimizer import make_optimizer
 
 MOST_UNKNOWN_CHARACTERS = 0.02
 """Share of the text's characters that may be unknown to a vocabulary that is kept. An initial value, to be checked by
@@ -298,8 +299,12 @@ class RoadFinder:
 
     def _estimate(self, shape: ModelConfig, time_of_flop: Estimate) -> Estimate:
         config, phase = self._config, _TRAINING
-        predictions = config.slots(phase.length)
-        memory = step_memory(config.execution, shape, make_mesh(config.mesh), phase, predictions=predictions, packed=1)
+        predictions, mesh, optimizer = (
+            config.slots(phase.length),
+            make_mesh(config.mesh),
+            make_optimizer(config.optimizer),
+        )
+        memory = step_memory(config.execution, shape, mesh, phase, optimizer, predictions=predictions, packed=1)
         flops = float(phase.steps * phase.batch_size) * train_flops(shape, phase.length, predictions)
         return Estimate(
             work=f"{phase.steps:,} steps of {phase.batch_size} rows of {phase.length} tokens on this machine",
