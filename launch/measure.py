@@ -147,9 +147,10 @@ def _prospect(case: Case, batch_sizes: tuple[int, ...], settings: list[str]) -> 
     from bert_jax.pretraining.objective import expected_vocabulary_size
     from bert_jax.training.devices import TOO_MUCH, device_memory, gigabytes
 
-    config = Bench.parse(case.flags(batch_sizes[0]) + settings).config  # a wrong flag ends it all
+    arguments = Bench.parse(case.flags(batch_sizes[0]) + settings)  # a wrong flag ends it all
+    config = arguments.config
     assert isinstance(config, RunConfig), "the cases are configs of pretraining"
-    model = config.model.replace(vocabulary_size=expected_vocabulary_size(config))
+    model = config.model.replace(vocabulary_size=expected_vocabulary_size(config, arguments.opened))
     mesh = make_mesh(config.mesh)
     there = device_memory(mesh.local_devices[0])
     slots, sequences = config.slots(case.length), config.data.sequences_a_row(case.length)

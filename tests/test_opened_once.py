@@ -12,8 +12,11 @@ from stages import stopped_at
 import bert_jax
 from bert_jax.cli.main import run as command
 from bert_jax.finetuning import finetune as finetune_module
+from bert_jax.pretraining import fitting
 from bert_jax.pretraining import pretrain as pretrain_module
+from bert_jax.pretraining.dry_run import pretraining_estimates
 from bert_jax.run.run_directory import RunDirectory
+from bert_jax.run.run_files import OpenedModels
 
 MODEL = Path(__file__).parent / "golden" / "gelu_erf"
 _listeners = []
@@ -26,8 +29,9 @@ class Started(Exception):
 @pytest.fixture(scope="module", autouse=True)
 def audited():
     def hook(event, arguments):
-        if event == "open" and _listeners and isinstance(arguments[0], str | os.PathLike):
-            _listeners[-1].append(os.fspath(arguments[0]))
+        if event == "open" and isinstance(arguments[0], str | os.PathLike):
+            for listener in _listeners:
+                listener.append(os.fspath(arguments[0]))
 
     sys.addaudithook(hook)  # stays until the end of the process
 
@@ -85,6 +89,32 @@ def test_rows_that_are_divided_for_measuring_are_read_once(tmp_path):
     with opened_once(tmp_path, "rows.jsonl"):
         plan = finetune_module.plan_finetuning(config, RunDirectory(tmp_path / "run"))
     assert plan.learned.rows == 16 and len(plan.measured.records) == 4
+
+
+def test_the_teacher_and_the_vocabulary_of_an_adapted_model_are_opened_once(tmp_path, tiny_config, monkeypatch):
+    """Its vocabulary is compared with the model's, gives the number of its padding and its size, and is the run's."""
+    monkeypatch.setattr(fitting, "_row_seconds", lambda *_: 1.0)
+    pieces = (MODEL / "vocab.txt").read_text(encoding="utf-8").splitlines()
+    (tmp_path / "vocab.txt").write_text("\n".join([*pieces[:5], *reversed(pieces[5:])]), encoding="utf-8")
+    config = bert_jax.configs.adapt.replace(init=str(MODEL), teacher=str(MODEL), minutes=1.0, data=tiny_config.data)
+    for file in (None, tmp_path / "vocab.txt"):
+        settings = config.change(vocabulary={"file": file and str(file)}).replace(teacher=None if file else str(MODEL))
+        with opened_once(MODEL, "config.json", "vocab.txt", "model.safetensors"), openings(tmp_path) as counts:
+            list(pretraining_estimates(settings, tmp_path / "run", OpenedModels()))
+        assert counts["vocab.txt"] == (1 if file else 0)
+
+
+@pytest.mark.parametrize("name", ["params", "pretrain"])
+def test_a_command_opens_a_model_that_it_is_given_twice_once(name, corpus, tmp_path):
+    """As CONFIG or teacher, and as init."""
+    given = (
+        [str(MODEL), "--init", str(MODEL)]
+        if name == "pretrain"
+        else ["demo", "--teacher", str(MODEL), "--phases.0.length", "16"]
+    )
+    more = ["--data.source", f"text:{corpus}", "--workdir", str(tmp_path / "run"), "--dry-run"]
+    with opened_once(MODEL, "config.json", "vocab.txt", "model.safetensors"):
+        assert command([name, *given, *(more if name == "pretrain" else ())]) == 0
 
 
 @pytest.mark.parametrize("name", ["evaluate", "inspect", "report", "score"])

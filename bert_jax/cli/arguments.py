@@ -17,7 +17,7 @@ from bert_jax.config.run import RunConfig
 from bert_jax.config.settings import Settings
 from bert_jax.config.unused import refuse_unused
 from bert_jax.interchange.model_path import local_place
-from bert_jax.run.config_files import AnyConfig, config_source, load_config, run_given_as_config
+from bert_jax.run.config_files import AnyConfig, config_of_run, config_source, load_config, run_given_as_config
 from bert_jax.run.run_config import check_recorded_places, is_elsewhere
 from bert_jax.system.bucket import Place, place_of
 from bert_jax.system.errors import UsageError
@@ -25,7 +25,7 @@ from bert_jax.system.machine import may_be_one_of_several
 
 if TYPE_CHECKING:
     from bert_jax.inference.bert import Bert
-    from bert_jax.run.run_files import RunFiles
+    from bert_jax.run.run_files import OpenedModels, RunFiles
     from bert_jax.training.step import Objective
 
 PlaceArgument = Annotated[Place, BeforeValidator(lambda path: place_of(path) if isinstance(path, str) else path)]
@@ -72,6 +72,7 @@ class Arguments(Settings):
     """Other forms of the command, by the flags that ask for them: {"--extend": Extend}."""
 
     _run_of_config: Place | None = PrivateAttr(None)
+    _opened: "OpenedModels | None" = PrivateAttr(None)
 
     def execute(self) -> None:
         """Does what the command is for. Raises errors of bert_jax.system.errors."""
@@ -81,6 +82,12 @@ class Arguments(Settings):
     def run_of_config(self) -> Place | None:
         """The run that was given as CONFIG; None if CONFIG is a name or a Python file."""
         return self._run_of_config
+
+    @property
+    def opened(self) -> "OpenedModels":
+        """The models that the command opens, also to read CONFIG."""
+        self._opened = self._opened or _opened_models()
+        return self._opened
 
     @classmethod
     def defaults(cls) -> AnyConfig | None:
@@ -140,9 +147,14 @@ class Arguments(Settings):
         defaults, rest, help_flags = cls.defaults(), words, set(HELP_FLAGS) & set(words)
         config: AnyConfig | None = None
         run: Place | None = None
+        opened: OpenedModels | None = None
         if defaults and words and not words[0].startswith("-"):
-            config, rest = load_config(words[0], *cls.config_kinds()), words[1:]
-            run = run_given_as_config(words[0], *cls.config_kinds())
+            kinds, rest = cls.config_kinds(), words[1:]
+            if run := run_given_as_config(words[0], *kinds):
+                opened = _opened_models()
+                config = config_of_run(run, opened, *kinds)
+            else:
+                config = load_config(words[0], *kinds)
         if help_flags:
             print(cls.help(config, everything="--help-all" in help_flags), end="")
             raise SystemExit(0)
@@ -164,7 +176,7 @@ class Arguments(Settings):
             arguments[CONFIG] = config = config.set(settings)
             refuse_unused(config, settings)
         parsed = cls(**arguments)
-        parsed._run_of_config = run
+        parsed._run_of_config, parsed._opened = run, opened
         return parsed
 
     @classmethod
@@ -296,7 +308,13 @@ def dotted(*groups: str) -> tuple[str, ...]:
     return tuple(f"{group}.{name}".removeprefix(".") for group, _, names in parted for name in names.split())
 
 
-def expected_objective(config: AnyRunConfig) -> "Objective":
+def _opened_models() -> "OpenedModels":
+    from bert_jax.run.run_files import OpenedModels  # imports the tokenizers' libraries
+
+    return OpenedModels()
+
+
+def expected_objective(config: AnyRunConfig, opened: "OpenedModels") -> "Objective":
     """The objective of the run, for the vocabulary that it has or will have.
 
     Raises UsageError if the vocabulary can't be read, or if settings don't fit each other.
@@ -305,10 +323,15 @@ def expected_objective(config: AnyRunConfig) -> "Objective":
         if isinstance(config, FittedConfig):
             from bert_jax.pretraining.fitting import fitted  # imports the tokenizers' libraries
 
-            config = fitted(config)
+            config = fitted(config, opened)
         from bert_jax.pretraining.objective import expected_vocabulary_size, pretraining_objective
 
-        return pretraining_objective(config, expected_vocabulary_size(config), _MASK_ID)
+        size = expected_vocabulary_size(config, opened)
+        if config.teacher and not config.distillation.settings:
+            from bert_jax.pretraining.teacher import open_teacher, with_teacher  # imports the tokenizers' libraries
+
+            config = with_teacher(config, open_teacher(config, opened))
+        return pretraining_objective(config, size, _MASK_ID)
     from bert_jax.finetuning.contrast import make_objective  # imports libraries that pretraining does without
 
     return make_objective(config.task, config.model, config.execution, config.layers_frozen, config.probe)

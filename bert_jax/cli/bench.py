@@ -65,7 +65,7 @@ class Bench(Arguments):
         if config.task is None and self.run_of_config and (self.run_of_config / "data").exists():
             trainer, batches = _trainer_and_batches(config, mesh, self.run_of_config)
         else:
-            trainer, batches = Trainer(config, mesh, expected_objective(config)), None
+            trainer, batches = Trainer(config, mesh, expected_objective(config, self.opened)), None
         phase, texts = config.phases[0], config.sequences(0)
         held = f" with {texts:,} texts" if texts != phase.batch_size else ""
         dtype = compute_dtype(config.model).name

@@ -41,11 +41,13 @@ class Doctor(JsonArguments):
     def execute(self) -> None:
         from bert_jax.config.run import RunConfig
         from bert_jax.records.corpus import open_corpus
-        from bert_jax.run.config_files import load_config, run_given_as_config
+        from bert_jax.run.config_files import config_of_run, load_config, run_given_as_config
 
-        config = load_config(self.config, RunConfig)
         if run := run_given_as_config(self.config, RunConfig):  # the text is for the run's vocabulary
+            config = config_of_run(run, self.opened, RunConfig)
             config = config.replace(init=str(run), vocabulary=config.vocabulary.replace(file=None))
+        else:
+            config = load_config(self.config, RunConfig)
         phases = {f"phases.{number}.languages": None for number in range(len(config.phases))}
         mixed = {
             "data.source": self.source,
@@ -59,7 +61,7 @@ class Doctor(JsonArguments):
         from bert_jax.products.doctor.remedies import changes
         from bert_jax.system.figures import json_line
 
-        found = diagnose(config, self.models, self.tags, self.minutes)
+        found = diagnose(config, self.opened, self.models, self.tags, self.minutes)
         advice = list(changes(found, config))
         if self.json:
             print(json_line({**dict(found), "changes": advice}))

@@ -27,6 +27,6 @@ class Params(Arguments):
         from bert_jax.cli.params_tables import flops_table, memory_lines, parameter_table
         from bert_jax.system.progress import output
 
-        objective = expected_objective(self.config)
+        objective = expected_objective(self.config, self.opened)
         tables = (table(objective, self.config) for table in (parameter_table, memory_lines, flops_table))
         output.print(*tables, sep="\n")

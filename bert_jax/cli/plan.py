@@ -40,7 +40,7 @@ class Plan(JsonArguments):
         from bert_jax.system.progress import output
 
         topology = parse_topology(self.topology)
-        account = slice_account(self.config, expected_objective(self.config), topology, self.exact)
+        account = slice_account(self.config, expected_objective(self.config, self.opened), topology, self.exact)
         if self.json:
             print(json_line(account))
         else:

@@ -36,19 +36,17 @@ class Prepare(JsonArguments, RunArguments):
         from bert_jax.pretraining.fitting import fitted
         from bert_jax.pretraining.mixture import check_epochs, source_shares
         from bert_jax.run.run_directory import RunDirectory
-        from bert_jax.run.trained_model import opening_once
         from bert_jax.system.figures import json_line, print_rows, rows_table
         from bert_jax.system.progress import output
 
         directory = RunDirectory(self.workdir)
-        opening = opening_once()
-        config = fitted(self.config, directory, opening)
-        inputs = check_preparation(config, directory, opening)
+        config = fitted(self.config, self.opened, directory)
+        inputs = check_preparation(config, directory, self.opened)
         if self.dry_run:
             from bert_jax.pretraining.dry_run import preparation_estimates
             from bert_jax.training.estimate import read_as
 
-            rows = itertools.chain(read_as(inputs.readings), preparation_estimates(config))
+            rows = itertools.chain(read_as(inputs.readings), preparation_estimates(config, self.opened))
             print_rows(f"{self.LINE} would prepare", (), rows)
             return
         directory.open(config)

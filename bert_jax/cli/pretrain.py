@@ -1,5 +1,6 @@
 """bert-jax pretrain CONFIG --workdir RUN: text to a trained model."""
 
+import contextlib
 import json
 import shutil
 from collections.abc import Iterator
@@ -30,7 +31,7 @@ class Pretrain(TrainingArguments):
     def estimates(self) -> Iterator[tuple[str, str]]:
         from bert_jax.pretraining.dry_run import pretraining_estimates
 
-        return pretraining_estimates(self.config, self.workdir)
+        return pretraining_estimates(self.config, self.workdir, self.opened)
 
     def execute(self) -> None:
         from bert_jax.text.identification import load_ahead
@@ -45,14 +46,14 @@ class Pretrain(TrainingArguments):
         from bert_jax.cli.report import report_of_finished
         from bert_jax.cli.summary import filled_examples, print_examples, print_next_steps, print_results
         from bert_jax.cli.supervision import on_all_hosts
-        from bert_jax.pretraining.pretrain import pretrain
+        from bert_jax.pretraining.pretrain import pretrain_opened
         from bert_jax.run.hosts import is_first
         from bert_jax.run.run_directory import RunDirectory
 
         config, workdir = self.config, self.workdir
         directory = RunDirectory(workdir)
-        with on_all_hosts(config.hosts):
-            results = pretrain(config, directory)
+        with on_all_hosts(config.hosts), contextlib.closing(directory):
+            results = pretrain_opened(config, directory, self.opened)
         if not is_first():
             return
         print_results(results, len(config.phases))

@@ -87,7 +87,7 @@ class Extend(Arguments):
         from bert_jax.text.wordpiece import MANY_CAPITALS, WordPieceTokenizer
 
         vocabulary = {"file": str(self.extend), "lowercase": self.lowercase}
-        tokenizer, _ = existing_tokenizer(RunConfig().change(vocabulary=vocabulary))
+        tokenizer, _ = existing_tokenizer(RunConfig().change(vocabulary=vocabulary), self.opened)
         assert tokenizer is not None  # a file is given
         is_vocab_txt = isinstance(tokenizer, WordPieceTokenizer) and not self.extend.is_dir()
         if "lowercase" in self.model_fields_set and not is_vocab_txt:
@@ -210,13 +210,11 @@ class Vocab(RunArguments):
         from bert_jax.pretraining.fitting import fitted
         from bert_jax.pretraining.vocabulary import make_tokenizer
         from bert_jax.run.run_directory import RunDirectory
-        from bert_jax.run.trained_model import opening_once
         from bert_jax.system.progress import print_line
 
         directory = RunDirectory(self.workdir)
-        opening = opening_once()
-        config = fitted(self.config, directory, opening)
-        inputs = check_sources(config, directory, opening)
+        config = fitted(self.config, self.opened, directory)
+        inputs = check_sources(config, directory, self.opened)
         directory.open(config)
         directory.keep(*inputs.readings)
         tokenizer = make_tokenizer(config, directory, inputs.tokenizer, inputs.initial and inputs.initial.tokenizer)

@@ -22,7 +22,8 @@ from bert_jax.records.examination import check_packages
 from bert_jax.records.filters import check_language_filter
 from bert_jax.run.hosts import is_first
 from bert_jax.run.run_directory import RunDirectory
-from bert_jax.run.trained_model import Opening, TrainedModel
+from bert_jax.run.run_files import OpenedModels
+from bert_jax.run.trained_model import TrainedModel
 from bert_jax.system.content import content_hash
 from bert_jax.system.errors import RunError, Setting, UsageError
 from bert_jax.system.files import refuse_links
@@ -70,16 +71,16 @@ class Data:
     """The treebank `objective.tags` by the length of the phases; empty without one."""
 
 
-def check_sources(config: RunConfig, run: RunDirectory, opening: Opening = TrainedModel.open) -> Inputs:
+def check_sources(config: RunConfig, run: RunDirectory, opened: OpenedModels) -> Inputs:
     """The opened inputs of the run. Writes nothing. Raises UsageError if a corpus, vocabulary or model is missing."""
     readings: list[Reading] = []
     sentences = read_treebank(config.objective.tags) if config.objective.tags else ()
-    initial = None if run.under_way else open_initial(config, opening)
-    teacher = None if run.under_way else open_teacher(config, opening)
+    initial = None if run.under_way else open_initial(config, opened)
+    teacher = None if run.under_way else open_teacher(config, opened)
     if run.under_way:
         tokenizer: Tokenizer | None = run.files.tokenizer
     else:
-        tokenizer, vocabulary_readings = existing_tokenizer(config, initial, teacher)
+        tokenizer, vocabulary_readings = existing_tokenizer(config, opened)
         readings += vocabulary_readings
     if initial:
         if tokenizer and not config.vocabulary.exchange:
@@ -107,10 +108,10 @@ def check_sources(config: RunConfig, run: RunDirectory, opening: Opening = Train
     return Inputs(initial, teacher, tokenizer, prepared, is_complete, sentences, tuple(readings))
 
 
-def check_preparation(config: RunConfig, run: RunDirectory, opening: Opening = TrainedModel.open) -> Inputs:
+def check_preparation(config: RunConfig, run: RunDirectory, opened: OpenedModels) -> Inputs:
     """The inputs that `check_sources` opens. Also raises UsageError if data must be prepared and a lexicon, the filter
     by language, a package or the engine can't be used. Writes nothing."""
-    inputs = check_sources(config, run, opening)
+    inputs = check_sources(config, run, opened)
     if not inputs.is_complete:
         _check_means(config.data, config.preparation)
     return inputs

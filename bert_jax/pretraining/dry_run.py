@@ -9,7 +9,7 @@ from bert_jax.pretraining.sample_preparation import prepare_sample
 from bert_jax.records.corpus import open_corpus
 from bert_jax.records.sample import read_sample
 from bert_jax.run.run_directory import RunDirectory
-from bert_jax.run.trained_model import opening_once
+from bert_jax.run.run_files import OpenedModels
 from bert_jax.system.bucket import Place
 from bert_jax.system.errors import Setting, UsageError
 from bert_jax.system.figures import Figure, figure_names, gigabytes, three_digits
@@ -28,11 +28,10 @@ _WORKERS = (1, 10, 100)
 """Numbers of workers for which a dry run states the time."""
 
 
-def pretraining_estimates(config: RunConfig, workdir: Place) -> Lines:
+def pretraining_estimates(config: RunConfig, workdir: Place, opened: OpenedModels) -> Lines:
     """Yields what `bert-jax pretrain` would do in `workdir`. Raises UsageError if it would refuse to start."""
     run = RunDirectory(workdir)
-    opening = opening_once()
-    plan = plan_pretraining(fitted(config, run, opening), run, opening=opening)
+    plan = plan_pretraining(fitted(config, opened, run), run, opened)
     config, trainer, mesh = plan.config, plan.trainer, plan.mesh
     yield from run_beginning(config, run, mesh)
     yield "vocabulary", _vocabulary(config, run, trainer.objective.model.vocabulary_size)
@@ -104,7 +103,7 @@ def _sources(config: RunConfig) -> Lines:
         )
 
 
-def preparation_estimates(config: RunConfig) -> Lines:
+def preparation_estimates(config: RunConfig, opened: OpenedModels) -> Lines:
     """Yields what a preparation would take, after a trial on a sample of each source. Raises UsageError if a source
     can't be read, or holds no or too little text."""
     times, shares = [], []
@@ -116,7 +115,7 @@ def preparation_estimates(config: RunConfig) -> Lines:
         if not sample.documents:
             raise UsageError(f"{Setting('data.source')}={name!r} holds no text; give another")
         say(f"Preparing a sample of {name}")
-        times.append(prepare_sample(sample, settings).time)
+        times.append(prepare_sample(sample, settings, opened).time)
         shares.append(f"{sample.text_bytes / 1e6:,.4g} MB, {sample.described} looked at ({sample.share:.0%})")
     total = sum(times[1:], start=times[0])
     for name, share in zip(config.data.source, shares, strict=True):

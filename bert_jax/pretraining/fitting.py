@@ -16,7 +16,6 @@ from bert_jax.config.prediction import MASKED_TOKENS
 from bert_jax.config.run import RunConfig, prediction_of
 from bert_jax.config.training import Phase
 from bert_jax.config.wording import counted
-from bert_jax.interchange.hub import model_place
 from bert_jax.interchange.relatives import RELATIVES
 from bert_jax.model.sharding import batch_sharding, make_mesh, placed
 from bert_jax.model.size import num_parameters
@@ -25,13 +24,15 @@ from bert_jax.pretraining.evaluation import MEAN_COSINE
 from bert_jax.pretraining.mixture import SourceShare
 from bert_jax.pretraining.objective import expected_vocabulary_size, pretraining_trainer
 from bert_jax.pretraining.teacher import open_teacher, with_teacher
-from bert_jax.pretraining.vocabulary import existing_tokenizer
+from bert_jax.pretraining.vocabulary import tokenizer_of_file
 from bert_jax.records.corpus import open_corpus
 from bert_jax.records.sample import read_sample
 from bert_jax.run.run_directory import RunDirectory
-from bert_jax.run.trained_model import Opening, TrainedModel
+from bert_jax.run.run_files import OpenedModels
+from bert_jax.run.trained_model import TrainedModel
 from bert_jax.system.errors import Setting, UsageError
 from bert_jax.system.progress import say
+from bert_jax.text.tokenizer import Tokenizer
 from bert_jax.text.vocabulary import MASK, PAD, SPECIAL_PIECES
 from bert_jax.text.vocabulary_training import FAIRSEQ_PIECES
 
@@ -95,13 +96,13 @@ def shape_of_words(words: float) -> TextShape:
 
 def fitted(
     config: RunConfig,
+    opened: OpenedModels,
     run: RunDirectory | None = None,
-    opening: Opening = TrainedModel.open,
 ) -> RunConfig:
     """The settings of the run that `config` describes: `config` itself unless it is a FittedConfig.
 
-    `run`: the run's directory, whose model and phases are kept once it is under way. `opening` opens a model. Raises
-    UsageError if the model or the text can't be opened, or if the settings don't fit the model.
+    `run`: the run's directory, whose model and phases are kept once it is under way. Raises UsageError if the model or
+    the text can't be opened, or if the settings don't fit the model.
     """
     if not isinstance(config, FittedConfig):
         return config
@@ -109,15 +110,15 @@ def fitted(
     if run and run.under_way:
         return RunConfig(**values | _as_begun(config, run.files.pretraining_config))
     if isinstance(config, AdaptConfig):
-        values |= _adapted(config, _initial(config, opening))
+        values |= _adapted(config, opened)
     if isinstance(config, ScratchConfig):
         values |= _sized(config)
     settings = RunConfig(**values)
     if config.minutes is not None:
         rows = sum(phase.steps * phase.batch_size for phase in settings.phases)
         most = rows if isinstance(config, ScratchConfig) else math.inf
-        settings = with_teacher(settings, open_teacher(settings, opening))  # its time is a part of each step
-        settings = _within_minutes(settings, config.minutes, most)
+        settings = with_teacher(settings, open_teacher(settings, opened))  # its time is a part of each step
+        settings = _within_minutes(settings, config.minutes, most, opened)
     return settings
 
 
@@ -136,19 +137,20 @@ def _as_begun(config: FittedConfig, there: RunConfig) -> dict[str, Any]:
     return {"model": model, "vocabulary": vocabulary, "phases": phases, "objective": objective}
 
 
-def _initial(config: AdaptConfig, opening: Opening) -> TrainedModel:
+def _adapted(config: AdaptConfig, opened: OpenedModels) -> dict[str, Any]:
+    """The settings that follow from the published model."""
     if config.init is None:
         raise UsageError(
             f"adapt needs {Setting('init')} as well: a run, a checkpoint, the folder of a published model, or its name "
             "on the hub"
         )
-    return opening(model_place(config.init))
-
-
-def _adapted(config: AdaptConfig, initial: TrainedModel) -> dict[str, Any]:
-    """The settings that follow from the published model."""
-    vocabulary = _vocabulary(config, initial)
-    model = _model(config.model, initial.config, vocabulary)
+    initial, file = opened.model(config.init), config.vocabulary.file
+    given: Tokenizer | None = None
+    if file:
+        theirs = opened.tokenizer(config.teacher) if config.teacher else None
+        given, _ = tokenizer_of_file(file, config.vocabulary, theirs, initial.config, opened)
+    vocabulary = _vocabulary(config.vocabulary, initial, given)
+    model = _model(config.model, initial.config, vocabulary, given)
     if config.init_layers:
         model = model.replace(num_layers=len(config.init_layers))
     if vocabulary.exchange and not vocabulary.file:
@@ -211,31 +213,30 @@ def _overrides(model: ModelConfig) -> dict[str, Any]:
     return {name: value for name, value in model if name in model.model_fields_set}
 
 
-def _vocabulary(config: AdaptConfig, initial: TrainedModel) -> VocabularyConfig:
-    """The settings of the vocabulary. A file with other pieces than the model's vocabulary replaces it, and so does a
-    size or a kind that was given."""
-    vocabulary = config.vocabulary
+def _vocabulary(vocabulary: VocabularyConfig, initial: TrainedModel, given: Tokenizer | None) -> VocabularyConfig:
+    """The settings of the vocabulary. A file, whose tokenizer is `given`, with other pieces than the model's vocabulary
+    replaces it, and so does a size or a kind that was given."""
     if not vocabulary.file and vocabulary.model_fields_set & {"size", "kind"}:
         return vocabulary.replace(exchange=True)
-    if vocabulary.file and not vocabulary.exchange:
-        replacing = vocabulary.replace(exchange=True)
-        tokenizer, _ = existing_tokenizer(config.replace(vocabulary=replacing))
-        assert tokenizer is not None  # a file is given
+    if given and not vocabulary.exchange:
         pieces = initial.tokenizer.vocabulary.pieces
-        if tokenizer.vocabulary.pieces[: len(pieces)] != pieces:
+        if given.vocabulary.pieces[: len(pieces)] != pieces:
             say(f"{vocabulary.file} has other pieces than the model: it takes the place of the model's vocabulary")
-            vocabulary = replacing
+            return vocabulary.replace(exchange=True)
     return vocabulary
 
 
-def _model(given: ModelConfig, theirs: ModelConfig, vocabulary: VocabularyConfig) -> ModelConfig:
-    """The settings `theirs` of the initial model, replaced by those of `given` that a file or flags set."""
-    changes = _overrides(given)
-    changes["compute_dtype"] = given.compute_dtype  # an imported model has float32, the type of its files
+def _model(
+    settings: ModelConfig, theirs: ModelConfig, vocabulary: VocabularyConfig, given: Tokenizer | None
+) -> ModelConfig:
+    """The settings `theirs` of the initial model, replaced by those of `settings` that a file or flags set. `given`:
+    the tokenizer of `vocabulary.file`."""
+    changes = _overrides(settings)
+    changes["compute_dtype"] = settings.compute_dtype  # an imported model has float32, the type of its files
     if vocabulary.exchange or vocabulary.file:
         changes["vocabulary_size"] = None
     if vocabulary.exchange:
-        padding, relative = _padding_id(vocabulary), RELATIVES[theirs.model_type]
+        padding, relative = _padding_id(vocabulary, given), RELATIVES[theirs.model_type]
         fixed = relative.fixed.get("pad_token_id", padding)
         if fixed != padding:
             raise UsageError(
@@ -248,17 +249,15 @@ def _model(given: ModelConfig, theirs: ModelConfig, vocabulary: VocabularyConfig
     return theirs.replace(**changes)
 
 
-def _padding_id(vocabulary: VocabularyConfig) -> int:
-    if vocabulary.file:
-        tokenizer, _ = existing_tokenizer(RunConfig(vocabulary=vocabulary.replace(exchange=False)))
-        assert tokenizer is not None
-        return tokenizer.vocabulary.pad_id
+def _padding_id(vocabulary: VocabularyConfig, given: Tokenizer | None) -> int:
+    if given:
+        return given.vocabulary.pad_id
     return FAIRSEQ_PIECES.index("<pad>") if vocabulary.kind == "byte_bpe" else SPECIAL_PIECES.index(PAD)
 
 
-def _within_minutes(config: RunConfig, minutes: float, most_rows: float) -> RunConfig:
+def _within_minutes(config: RunConfig, minutes: float, most_rows: float, opened: OpenedModels) -> RunConfig:
     """`config` with a batch size and steps that take `minutes` on this machine, of at most `most_rows` rows in all."""
-    size, batch_size = expected_vocabulary_size(config), config.phases[-1].batch_size
+    size, batch_size = expected_vocabulary_size(config, opened), config.phases[-1].batch_size
     row_seconds = _row_seconds(config, size, batch_size)
 
     def rows() -> float:

@@ -16,7 +16,6 @@ from bert_jax.config.model import ModelConfig
 from bert_jax.config.run import RunConfig
 from bert_jax.config.wording import counted
 from bert_jax.instances.prepared_data import PreparedData
-from bert_jax.interchange.hub import model_place
 from bert_jax.model.bert import (
     DISENTANGLED_TABLES,
     PART_NAMES,
@@ -39,7 +38,8 @@ from bert_jax.model.relatives.characters import (
 )
 from bert_jax.model.sharding import tree_shardings
 from bert_jax.pretraining.exchange import combinations
-from bert_jax.run.trained_model import Opening, TrainedModel
+from bert_jax.run.run_files import OpenedModels
+from bert_jax.run.trained_model import TrainedModel
 from bert_jax.system.errors import Setting, UsageError
 from bert_jax.system.progress import say
 from bert_jax.system.reading import Reading
@@ -58,12 +58,12 @@ for another. (Vocabularies are compared piece by piece.) Without a table of posi
 """
 
 
-def open_initial(config: RunConfig, opening: Opening = TrainedModel.open) -> TrainedModel | None:
+def open_initial(config: RunConfig, opened: OpenedModels) -> TrainedModel | None:
     """The model that `config.init` names, or None. Raises UsageError if the model is missing or doesn't fit
     `config.model`."""
     if config.init is None:
         return None
-    trained = opening(model_place(config.init))
+    trained = opened.model(config.init)
     if trained.task:
         say(f"{config.init} was fine-tuned for {trained.task.name}: its encoder goes on, without its head or pooling")
     theirs, ours = (_shaping(model, config) for model in (trained.config, config.model))

@@ -6,7 +6,7 @@ import copy
 import functools
 import math
 from collections.abc import Callable, Iterator
-from typing import Any, NamedTuple, cast
+from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
 import jax
 import jax.numpy as jnp
@@ -64,6 +64,9 @@ from bert_jax.training.batch import Batch, synthetic_batch
 from bert_jax.training.optimizer import make_optimizer
 from bert_jax.training.step import Moment, Objective, example_keys
 from bert_jax.training.trainer import Trainer
+
+if TYPE_CHECKING:
+    from bert_jax.run.run_files import OpenedModels
 
 
 class PretrainingTargets(NamedTuple):
@@ -495,16 +498,12 @@ PretrainingTrainer = Trainer[RunConfig, MaskedTokens]
 def pretraining_objective(
     config: RunConfig, vocabulary_size: int, mask_id: int, objective_class: type[MaskedTokens] | None = None
 ) -> MaskedTokens:
-    """The objective of a run, from the size of its vocabulary and the id of [MASK]. If `config` names a teacher but
-    doesn't hold the teacher's settings, the teacher is opened.
+    """The objective of a run, from the size of its vocabulary and the id of [MASK]. If `config` names a teacher, it
+    must hold the teacher's settings (`with_teacher`).
 
     `objective_class`: a subclass of the class that objective.predict names; None: that class. Raises UsageError for any
-    other class, if the settings name another size, and for a teacher that can't be opened.
+    other class, and if the settings name another size.
     """
-    if config.teacher and not config.distillation.settings:
-        from bert_jax.pretraining.teacher import open_teacher, with_teacher  # imports the tokenizers' libraries
-
-        config = with_teacher(config, open_teacher(config))
     if config.model.vocabulary_size not in (None, vocabulary_size):
         raise UsageError(
             f"{Setting('model.vocabulary_size', config.model.vocabulary_size)} and the vocabulary has "
@@ -557,7 +556,7 @@ def _check_names(trainer: PretrainingTrainer) -> None:
         )
 
 
-def expected_vocabulary_size(config: RunConfig) -> int:
+def expected_vocabulary_size(config: RunConfig, opened: "OpenedModels") -> int:
     """The size that the run's vocabulary will have: that of an existing vocabulary which the settings name, or the
     configured size. Raises UsageError if an existing vocabulary can't be read."""
     if config.distillation.settings and config.model.vocabulary_size:  # known, and the teacher's files may be missing
@@ -565,7 +564,7 @@ def expected_vocabulary_size(config: RunConfig) -> int:
     if config.vocabulary.file or config.teacher or config.init and not config.vocabulary.exchange:
         from bert_jax.pretraining.vocabulary import existing_tokenizer  # imports the tokenizers' libraries
 
-        tokenizer, _ = existing_tokenizer(config)
+        tokenizer, _ = existing_tokenizer(config, opened)
         assert tokenizer is not None
         return len(tokenizer.vocabulary)
     return config.model.vocabulary_size or config.vocabulary.size

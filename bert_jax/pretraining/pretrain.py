@@ -31,7 +31,7 @@ from bert_jax.run.metrics import OnMeasured, read_metrics
 from bert_jax.run.python_input import check_call, write_texts
 from bert_jax.run.results import Results
 from bert_jax.run.run_directory import RunDirectory
-from bert_jax.run.trained_model import Opening, TrainedModel, opening_once
+from bert_jax.run.run_files import OpenedModels
 from bert_jax.system.errors import Setting, UsageError, command_line, quoted
 from bert_jax.system.progress import say, warn
 from bert_jax.text.vocabulary import MASK, SPECIAL_PIECES
@@ -88,16 +88,20 @@ def pretrain(
             if not isinstance(objective, type):
                 raise UsageError(f"objective={quoted(objective)}: give a class, not an object")
             config = config.change(objective={"class_name": objective.__qualname__})
-        return _pretrained(config, run, on_measured, objective)
+        return pretrain_opened(config, run, OpenedModels(), on_measured, objective)
 
 
-def _pretrained(
-    config: RunConfig, run: RunDirectory, on_measured: OnMeasured | None, objective: type[MaskedTokens] | None
+def pretrain_opened(
+    config: RunConfig,
+    run: RunDirectory,
+    opened: OpenedModels,
+    on_measured: OnMeasured | None = None,
+    objective: type[MaskedTokens] | None = None,
 ) -> Results:
+    """What `pretrain` does in a connected process, in a command that has opened some models already."""
     keep_compiled_programs()
     with compiler_checked(config.execution):
-        opening = opening_once()
-        plan = plan_pretraining(fitted(config, run, opening), run, objective, opening)
+        plan = plan_pretraining(fitted(config, opened, run), run, opened, objective)
         config = plan.config
         with first_alone("prepare"):
             run.open(config)
@@ -135,12 +139,12 @@ def _pretrained(
 def plan_pretraining(
     config: RunConfig,
     run: RunDirectory,
+    opened: OpenedModels,
     objective: type[MaskedTokens] | None = None,
-    opening: Opening = TrainedModel.open,
 ) -> PretrainingPlan:
     """Checks settings, sizes and inputs. Raises UsageError, and warns if memory may not suffice. Writes nothing.
 
-    `objective`: the class that objective.class_name names. `opening` opens the model `init` and the teacher.
+    `objective`: the class that objective.class_name names.
     """
     if (name := config.objective.class_name) and objective is None:
         raise UsageError(
@@ -151,7 +155,7 @@ def plan_pretraining(
     for phase in config.phases:
         check_batch_size(phase.batch_size, config.execution.accumulation, mesh)
     check_attention(config.execution, config.model, config.rows, mesh)
-    inputs = check_preparation(config, run, opening)
+    inputs = check_preparation(config, run, opened)
     if config.objective.tags:
         config = config.change(objective={"tags_hash": treebank_hash(inputs.sentences)})
     config = with_teacher(config, inputs.teacher)

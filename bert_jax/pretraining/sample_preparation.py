@@ -20,6 +20,7 @@ from bert_jax.instances.prepared_data import TRAIN, PreparedData, Recipe
 from bert_jax.pretraining.vocabulary import existing_tokenizer, learned_tokenizer
 from bert_jax.records.corpus import Document
 from bert_jax.records.sample import SpreadSample
+from bert_jax.run.run_files import OpenedModels
 from bert_jax.system import figures
 from bert_jax.system.figures import Figures
 from bert_jax.system.progress import duration
@@ -127,7 +128,9 @@ class _Shape(NamedTuple):
     packed: bool
 
 
-def prepare_sample(sample: SpreadSample, config: RunConfig, common: Tokenizer | None = None) -> SamplePreparation:
+def prepare_sample(
+    sample: SpreadSample, config: RunConfig, opened: OpenedModels, common: Tokenizer | None = None
+) -> SamplePreparation:
     """Prepares a sample of the only source of `config` as `prepare` does, in a temporary folder.
 
     `common`: the vocabulary of a mixture to which the source belongs; without it one is trained on the sample.
@@ -140,7 +143,7 @@ def prepare_sample(sample: SpreadSample, config: RunConfig, common: Tokenizer | 
     if not sample.has_all:
         scale, data = scale * (1 - data.held_out), data.replace(held_out=0.0)
         passes = min(math.ceil(_DOCUMENTS / len(sample.documents)), _MOST_PASSES)
-    given, _ = existing_tokenizer(config)
+    given, _ = existing_tokenizer(config, opened)
     size = len(given.vocabulary) if given else config.vocabulary.size
     began = time.perf_counter()
     trained = common or trained_tokenizer(sample.documents, config.replace(data=data), size)

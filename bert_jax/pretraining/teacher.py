@@ -6,22 +6,22 @@ import math
 from jax.sharding import Mesh
 
 from bert_jax.config.run import RunConfig
-from bert_jax.interchange.hub import model_place
 from bert_jax.model.bert import Parameters
 from bert_jax.model.positions import SCHEMES
 from bert_jax.pretraining.distillation import Teacher
 from bert_jax.pretraining.initial import of_layers
-from bert_jax.run.trained_model import Opening, TrainedModel
+from bert_jax.run.run_files import OpenedModels
+from bert_jax.run.trained_model import TrainedModel
 from bert_jax.system.errors import Setting, UsageError
 from bert_jax.text.tokenizer import Tokenizer
 
 
-def open_teacher(config: RunConfig, opening: Opening = TrainedModel.open) -> TrainedModel | None:
+def open_teacher(config: RunConfig, opened: OpenedModels) -> TrainedModel | None:
     """The model that `config.teacher` names, or None. Raises UsageError if it is missing or can't teach a model of
     `config`."""
     if config.teacher is None:
         return None
-    trained = opening(model_place(config.teacher))
+    trained = opened.model(config.teacher)
     setting, learned, model = Setting("teacher", config.teacher), config.distillation, trained.config
     if model.one_sided:
         raise UsageError(f"{setting}: {model.one_sided} a token, and a teacher must see both sides; choose another")

@@ -6,16 +6,16 @@ from typing import Any
 
 from bert_jax.config.data import VocabularyConfig
 from bert_jax.config.language import has_turkish_case
+from bert_jax.config.model import ModelConfig
 from bert_jax.config.run import RunConfig
 from bert_jax.instances.held_out import training_documents
-from bert_jax.interchange.hub import model_place
 from bert_jax.interchange.tokenizer_config import PublishedFolder
 from bert_jax.interchange.tokenizer_files import read_tokenizer
 from bert_jax.pretraining.mixture import open_text
 from bert_jax.records.corpus import text_content
 from bert_jax.records.sample import sample_documents, sample_mixture
 from bert_jax.run.run_directory import RunDirectory
-from bert_jax.run.trained_model import TrainedModel, tokenizer_of
+from bert_jax.run.run_files import OpenedModels
 from bert_jax.system.bucket import Place, place_of
 from bert_jax.system.content import content_hash
 from bert_jax.system.copies import fetched
@@ -85,33 +85,46 @@ def make_tokenizer(
     return tokenizer
 
 
-def existing_tokenizer(
-    config: RunConfig, initial: TrainedModel | None = None, teacher: TrainedModel | None = None
-) -> tuple[Tokenizer | None, tuple[Reading, ...]]:
+def existing_tokenizer(config: RunConfig, opened: OpenedModels) -> tuple[Tokenizer | None, tuple[Reading, ...]]:
     """The tokenizer that the settings name, None if one is to be trained; and how the files of another program's
     tokenizer were understood. Raises UsageError if the tokenizer can't be read.
 
     The tokenizer comes from `vocabulary.file`, or from the model `init` unless its vocabulary is exchanged, or from the
     teacher. A plain vocabulary file gets the cleaning (casing, accents) of the tokenizer of that model or teacher, if
-    this is a WordPiece tokenizer. `initial` and `teacher`: these models, if they are open already.
+    this is a WordPiece tokenizer.
     """
-    theirs = initial and initial.tokenizer
-    if config.vocabulary.exchange:
-        theirs = None
-    elif config.init and not theirs:
-        theirs = tokenizer_of(model_place(config.init))
-    if config.teacher and not theirs:
-        theirs = teacher.tokenizer if teacher else tokenizer_of(model_place(config.teacher))
+    model = None if config.vocabulary.exchange else config.init
+    model = model or config.teacher
+    theirs = opened.tokenizer(model) if model else None
     if not config.vocabulary.file:
         return theirs, ()
-    settings = config.vocabulary
-    configured = Cleaning.of_file(settings.lowercase, settings.strip_accents, settings.unicode_form)
-    cleaning = theirs.cleaning if isinstance(theirs, WordPieceTokenizer) else configured
+    return tokenizer_of_file(config.vocabulary.file, config.vocabulary, theirs, config.model, opened)
+
+
+def tokenizer_of_file(
+    file: str, settings: VocabularyConfig, theirs: Tokenizer | None, model: ModelConfig, opened: OpenedModels
+) -> tuple[Tokenizer, tuple[Reading, ...]]:
+    """The tokenizer that `vocabulary.file` names for a model of settings `model`, read once, and how it was understood.
+
+    A plain vocabulary file gets the cleaning of `theirs`, if this is a WordPiece tokenizer, or else that of `settings`.
+    Raises UsageError if the tokenizer can't be read.
+    """
+    path, known = place_of(file), opened.vocabularies
     if folder := _foreign_folder(settings):
-        published = read_tokenizer(PublishedFolder(folder), config.model.replace(vocabulary_size=MOST_PIECES))
-        return published.tokenizer, (Reading(subject=f"vocabulary {folder}", facts=published.facts),)
-    path = place_of(config.vocabulary.file)
-    return load_tokenizer(path) if path.is_dir() else read_vocabulary_file(path, cleaning), ()
+        key = (path, model.model_type, model.class_token, model.max_positions)  # what the reading depends on
+        if key not in known:
+            published = read_tokenizer(PublishedFolder(folder), model.replace(vocabulary_size=MOST_PIECES))
+            known[key] = published.tokenizer, (Reading(subject=f"vocabulary {folder}", facts=published.facts),)
+        return known[key]
+    cleaning = Cleaning.of_file(settings.lowercase, settings.strip_accents, settings.unicode_form)
+    if isinstance(theirs, WordPieceTokenizer):
+        cleaning = theirs.cleaning
+    if path not in known:
+        known[path] = load_tokenizer(path) if path.is_dir() else read_vocabulary_file(path, cleaning), ()
+    tokenizer, readings = known[path]
+    if isinstance(tokenizer, WordPieceTokenizer) and not path.is_dir() and tokenizer.cleaning != cleaning:
+        tokenizer = WordPieceTokenizer(tokenizer.vocabulary, cleaning)
+    return tokenizer, readings
 
 
 def _foreign_folder(settings: VocabularyConfig) -> Path | None:

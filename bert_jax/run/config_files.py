@@ -4,7 +4,7 @@ import difflib
 import functools
 import runpy
 from pathlib import Path
-from typing import NamedTuple, TypeVar
+from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
 from pydantic import BaseModel
 from rich.pretty import pretty_repr
@@ -19,6 +19,9 @@ from bert_jax.system.bucket import Place, in_bucket, place_of
 from bert_jax.system.copies import fetched
 from bert_jax.system.errors import Setting, UsageError, did_you_mean
 from bert_jax.system.progress import say
+
+if TYPE_CHECKING:
+    from bert_jax.run.run_files import OpenedModels
 
 AnyConfig = RunConfig | FinetuneConfig | TaskRunConfig
 Config = TypeVar("Config", bound=AnyConfig)
@@ -99,13 +102,9 @@ def load_config(name_or_path: str, kind: type[Config], *alternatives: type[Confi
     """
     path, kinds = place_of(name_or_path), (kind, *alternatives)
     if run := run_given_as_config(name_or_path, *kinds):
-        from bert_jax.interchange.model_folder import published_folder
-        from bert_jax.run.run_files import RunFiles
-        from bert_jax.run.trained_model import pretraining_settings  # needs JAX; a config file doesn't
+        from bert_jax.run.run_files import OpenedModels
 
-        takes_tasks = alternatives and not published_folder(run)
-        config_of_run = RunFiles(run).config if takes_tasks else pretraining_settings(run)
-        return _of_kind(_without_connections(config_of_run, run), kinds, str(run))
+        return config_of_run(run, OpenedModels(), *kinds)
     if not path.is_file():
         named = find_config(name_or_path)
         if named is None:
@@ -125,6 +124,18 @@ def load_config(name_or_path: str, kind: type[Config], *alternatives: type[Confi
         reason = " ".join(str(error).split())
         raise UsageError(f"{path}: {type(error).__name__}: {reason}") from None
     return _of_kind(config, kinds, str(path))
+
+
+def config_of_run(run: Place, opened: "OpenedModels", kind: type[Config], *alternatives: type[Config]) -> Config:
+    """The config that `load_config` gives for a run or published model, in a command that may open the model again."""
+    files = opened.files(run)
+    if alternatives and not files.published:
+        config = files.config
+    else:
+        from bert_jax.run.trained_model import pretraining_settings  # needs JAX; a config file doesn't
+
+        config = pretraining_settings(run, opened)
+    return _of_kind(_without_connections(config, run), (kind, *alternatives), str(run))
 
 
 def run_given_as_config(name_or_path: str, *kinds: type) -> Place | None:

@@ -19,7 +19,6 @@ from bert_jax.config.training import Phase
 from bert_jax.config.wording import counted
 from bert_jax.interchange.hub import model_place
 from bert_jax.interchange.model_directory import PublishedModel, open_model_directory
-from bert_jax.interchange.model_folder import published_folder
 from bert_jax.interchange.pooling_files import vectors_task
 from bert_jax.interchange.relatives import relative_of
 from bert_jax.interchange.tokenizer_config import PublishedFolder
@@ -36,7 +35,7 @@ from bert_jax.run.checkpoint_choice import (
 )
 from bert_jax.run.run_config import write_config
 from bert_jax.run.run_directory import RunDirectory
-from bert_jax.run.run_files import RunFiles
+from bert_jax.run.run_files import OpenedModels, RunFiles
 from bert_jax.run.saved_state import check_name, load_parameters, mean_of, saved_shapes
 from bert_jax.system.bucket import Place
 from bert_jax.system.errors import RunError, UsageError
@@ -102,14 +101,14 @@ class TrainedModel(NamedTuple):
         return self.provenance.steps[-1] if self.provenance.steps else 0
 
     @classmethod
-    def open(cls, path: Place) -> "TrainedModel":
+    def open(cls, source: Place | RunFiles) -> "TrainedModel":
         """The model of a run (its newest undamaged checkpoint), of one checkpoint, or of a Hugging Face directory.
         Prints the `obstacle` if there is one. Raises UsageError if there is no model or its files don't belong
         together, RunError if they are damaged.
         """
-        trained = looking_again(lambda: _opened(path))
+        trained = looking_again(lambda: _opened(source))
         if trained.obstacle:
-            say(f"{path} is read as the encoder alone: {trained.obstacle}")
+            say(f"{trained.path} is read as the encoder alone: {trained.obstacle}")
         return trained
 
     @classmethod
@@ -147,34 +146,19 @@ class TrainedModel(NamedTuple):
         return trained, params
 
 
-Opening = Callable[[Place], TrainedModel]
-"""Opens a model, as `TrainedModel.open` does."""
-
-
-def opening_once() -> Opening:
-    """`TrainedModel.open` for one command: a model that several of its parts need is opened and checked once."""
-    return functools.cache(TrainedModel.open)
-
-
-def pretraining_settings(path: Place) -> RunConfig:
+def pretraining_settings(path: Place, opened: OpenedModels) -> RunConfig:
     """The settings with which the model at `path` is pretrained further: those of a pretraining run; for a published
     model or a fine-tuned run those of its encoder. A line says that a task's head or pooling is left out.
 
     Raises what `TrainedModel.open` and `RunFiles.config` do.
     """
-    if not published_folder(path) and isinstance(config := RunFiles(path).config, RunConfig):
+    files = opened.files(path)
+    if not files.published and isinstance(config := files.config, RunConfig):
         return config
-    trained = TrainedModel.open(path)
+    trained = opened.model(path)
     if trained.task:
         say(f"{path} was fine-tuned for {trained.task.name}: the settings of its encoder are taken")
     return _run_config(trained.config, trained.tokenizer, absent_parts(trained.shapes, trained.config))
-
-
-def tokenizer_of(path: Place) -> Tokenizer:
-    """The tokenizer of a model that `TrainedModel.open` opens, or of a run without checkpoint. Raises UsageError."""
-    if folder := published_folder(path):
-        return open_model_directory(path, folder=folder).tokenizer
-    return RunFiles(path).tokenizer
 
 
 def _published(path: Place, folder: PublishedFolder) -> TrainedModel:
@@ -204,12 +188,11 @@ def _opened(
     further: Parameters | None = None,
 ) -> TrainedModel:
     run = source if isinstance(source, RunFiles) else RunFiles(source)
-    folder = published_folder(run.path)
-    if not folder:
+    if not run.published:
         return _trained_here(run, step, average, further or {})
     if step is not None or average is not None:
         raise not_of_a_run(run.path)
-    return _published(run.path, folder)
+    return _published(run.path, run.published)
 
 
 def _trained_here(run: RunFiles, step: int | None, average: int | None, further: Parameters) -> TrainedModel:

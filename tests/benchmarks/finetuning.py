@@ -35,7 +35,8 @@ from bert_jax.inference.predictor import Predictor
 from bert_jax.interchange.export import write_model_directory
 from bert_jax.model.bert import init
 from bert_jax.model.sharding import batch_sharding, make_mesh, placed
-from bert_jax.run.trained_model import TrainedModel, tokenizer_of
+from bert_jax.run.run_files import OpenedModels
+from bert_jax.run.trained_model import TrainedModel
 from bert_jax.system.bucket import place_of
 from bert_jax.system.machine import keep_freed_memory
 from bert_jax.training.batch import read_ahead
@@ -216,7 +217,7 @@ SIDES = {"ours": Ours, "theirs": Theirs}
 
 def write_model(options: Options, directory: Path) -> None:
     """A model of random parameters, as both read it."""
-    tokenizer = tokenizer_of(place_of(options.init))
+    tokenizer = OpenedModels().tokenizer(options.init)
     config = ModelConfig(
         num_layers=6, hidden_size=384, num_heads=6, max_positions=128, vocabulary_size=len(tokenizer.vocabulary)
     )

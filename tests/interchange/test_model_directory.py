@@ -28,6 +28,7 @@ from bert_jax.model.sharding import make_mesh
 from bert_jax.pretraining.initial import initial_parameters, open_initial
 from bert_jax.pretraining.pretrain import pretrain
 from bert_jax.run.run_directory import RunDirectory
+from bert_jax.run.run_files import OpenedModels
 from bert_jax.system.errors import UsageError
 from bert_jax.text.tokenizer import load_tokenizer
 from bert_jax.text.tokenizer_json import added_token
@@ -490,10 +491,10 @@ def test_rows_without_a_piece_are_kept_and_never_predicted_and_parts_that_are_mi
         vocabulary=VocabularyConfig(file=str(tmp_path / "longer.txt")),
     )
     with pytest.raises(UsageError, match="--model.word-rows is 97 there and None here"):
-        open_initial(settings)
+        open_initial(settings, OpenedModels())
     settings = settings.replace(model=model.replace(word_rows=97))
     longer = load_tokenizer(tmp_path / "longer.txt")
-    params = initial_parameters(open_initial(settings), settings, longer, make_mesh(settings.mesh))
+    params = initial_parameters(open_initial(settings, OpenedModels()), settings, longer, make_mesh(settings.mesh))
     word = params["bert"]["embeddings"]["word"]
     before = bert.params["bert"]["embeddings"]["word"]
     np.testing.assert_array_equal(np.delete(word, [90, 91], axis=0), np.delete(before, [90, 91], axis=0))

@@ -25,6 +25,7 @@ from bert_jax.pretraining.fitting import fitted
 from bert_jax.pretraining.initial import initial_parameters, open_initial
 from bert_jax.pretraining.vocabulary import existing_tokenizer, make_tokenizer
 from bert_jax.run.run_directory import RunDirectory
+from bert_jax.run.run_files import OpenedModels
 from bert_jax.run.trained_model import save_model
 from bert_jax.system.errors import UsageError
 from bert_jax.text.cleaning import Cleaning
@@ -266,11 +267,11 @@ def test_a_model_with_an_exchanged_vocabulary_gives_our_outputs(tmp_path):
     save_model(tmp_path / "old", config, without(init(config, jax.random.key(1)), ["next_sentence"]), old, None)
     (tmp_path / "vocab.txt").write_text("".join(f"{piece}\n" for piece in wordpiece(Cleaning()).vocabulary.pieces))
     adapt = bert_jax.configs.adapt.set({"init": str(tmp_path / "old"), "vocabulary.file": str(tmp_path / "vocab.txt")})
-    settings = fitted(adapt.set({"vocabulary.initial_rows": "mean"}))
+    settings = fitted(adapt.set({"vocabulary.initial_rows": "mean"}), OpenedModels())
     assert settings.vocabulary.exchange and settings.model.first_position == 1
     run = RunDirectory(tmp_path / "run")
-    new = make_tokenizer(settings, run, existing_tokenizer(settings)[0], old)
-    initial = open_initial(settings)
+    new = make_tokenizer(settings, run, existing_tokenizer(settings, OpenedModels())[0], old)
+    initial = open_initial(settings, OpenedModels())
     params = initial_parameters(initial, settings, new, make_mesh(settings.mesh))
     model = settings.model.replace(vocabulary_size=len(new.vocabulary))
     write_model_directory(tmp_path / "there", model, jax.device_get(params), new)

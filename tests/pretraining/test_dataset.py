@@ -19,6 +19,7 @@ from bert_jax.pretraining.pretrain import pretrain
 from bert_jax.pretraining.vocabulary import make_tokenizer
 from bert_jax.run.run_config import write_config
 from bert_jax.run.run_directory import RunDirectory
+from bert_jax.run.run_files import OpenedModels
 from bert_jax.run.verification import Verdict, verify
 from bert_jax.system.errors import RunError, UsageError
 from bert_jax.system.files import as_json
@@ -88,7 +89,7 @@ def test_the_copy_of_a_buckets_data_set_is_read_and_not_written(prepared, tmp_pa
 
 def test_what_the_text_is_taken_for_is_kept_and_not_shown_again_once_it_is_prepared(tiny_config, tmp_path, capsys):
     run, (source,) = RunDirectory(tmp_path / "run"), tiny_config.data.source
-    inputs = check_sources(tiny_config, run)
+    inputs = check_sources(tiny_config, run, OpenedModels())
     run.open(tiny_config)
     prepare_data(tiny_config, run, inputs)
     readings = {reading.subject: dict(reading.rows()) for reading in run.readings()}
@@ -96,7 +97,7 @@ def test_what_the_text_is_taken_for_is_kept_and_not_shown_again_once_it_is_prepa
     assert readings[f"corpus {source}"]["documents"] == "120"
     assert readings["corpus in pieces of the vocabulary"]["unknown"] == "0.00% of the characters, 0.00% of the pieces"
     assert f"Read corpus {source}:" in " ".join(capsys.readouterr().err.split())
-    assert not check_sources(tiny_config, run).readings and "Read corpus" not in capsys.readouterr().err
+    assert not check_sources(tiny_config, run, OpenedModels()).readings and "Read corpus" not in capsys.readouterr().err
 
 
 def test_vocabulary_and_sequences_are_those_of_the_text_without_copies(prepared, tmp_path):
@@ -237,6 +238,6 @@ def test_letters_that_the_vocabulary_will_drop_are_remarked_on_where_the_text_is
     count = -1 if remarks else 4
     (tmp_path / "a.txt").write_text(stories(100).replace("the", word, count))
     config = tiny_config.of_source(f"text:{tmp_path / 'a.txt'}", language)
-    [reading] = check_sources(config, RunDirectory(tmp_path / "run")).readings
+    [reading] = check_sources(config, RunDirectory(tmp_path / "run"), OpenedModels()).readings
     found = [remark for remark in reading.remarks if "lose letters or accents" in remark]
     assert len(found) == remarks and all("ġie → gie" in remark for remark in found)

@@ -20,6 +20,7 @@ from bert_jax.model.sharding import make_mesh
 from bert_jax.pretraining.initial import initial_parameters, open_initial
 from bert_jax.pretraining.pretrain import pretrain
 from bert_jax.run.run_directory import RunDirectory
+from bert_jax.run.run_files import OpenedModels
 from bert_jax.run.trained_model import save_model
 from bert_jax.system.errors import UsageError
 
@@ -120,7 +121,7 @@ def test_a_discriminator_alone_goes_on_with_a_generator_that_has_its_words(confi
     bert = bert_jax.load(run.path)
     alone = {name: part for name, part in jax.device_get(bert.params).items() if name != "generator"}
     save_model(tmp_path / "alone", bert.config, alone, bert.tokenizer, None)
-    trained = open_initial(config.replace(init=str(tmp_path / "alone")))
+    trained = open_initial(config.replace(init=str(tmp_path / "alone")), OpenedModels())
     params = initial_parameters(trained, config, bert.tokenizer, make_mesh(MeshConfig(data=1)))
     theirs, own = tables(params)
     assert np.array_equal(theirs["word"], own["word"]) and np.array_equal(
@@ -128,4 +129,4 @@ def test_a_discriminator_alone_goes_on_with_a_generator_that_has_its_words(confi
     )
     with pytest.raises(UsageError, match="its 1 layer; set --model.generator-layers=1"):
         fewer = {"model.generator_layers": None, "init": str(run.path), "init_layers": (0, 1)}
-        open_initial(config.set(fewer))
+        open_initial(config.set(fewer), OpenedModels())

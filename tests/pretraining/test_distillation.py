@@ -24,9 +24,10 @@ from bert_jax.pretraining.distillation import prediction_divergence, relation_di
 from bert_jax.pretraining.evaluation import evaluate_run
 from bert_jax.pretraining.objective import expected_vocabulary_size, pretraining_objective, pretraining_trainer
 from bert_jax.pretraining.pretrain import plan_pretraining, pretrain
-from bert_jax.pretraining.teacher import open_teacher, teacher_parameters
+from bert_jax.pretraining.teacher import open_teacher, teacher_parameters, with_teacher
 from bert_jax.run.metrics import read_metrics
 from bert_jax.run.run_directory import RunDirectory
+from bert_jax.run.run_files import OpenedModels
 from bert_jax.run.trained_model import save_model
 from bert_jax.system.errors import UsageError
 from bert_jax.training.step import example_keys
@@ -137,7 +138,8 @@ def measured(objective, params, batch, keys=None):
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.long
 def test_a_student_that_equals_its_teacher_diverges_by_nothing(config, tiny_config, kind):
-    objective = pretraining_objective(of_kind(config, kind).replace(model=tiny_config.model), 150, 4)
+    taught = of_kind(config, kind).replace(model=tiny_config.model)
+    objective = pretraining_objective(with_teacher(taught, open_teacher(taught, OpenedModels())), 150, 4)
     params = objective.init(jax.random.key(0))
     params["teacher"] = objective.teacher.own_parts(params)
     means, counts = jax.jit(lambda params: measured(objective, params, random_batch(objective)))(params)
@@ -151,6 +153,7 @@ def test_a_student_that_equals_its_teacher_diverges_by_nothing(config, tiny_conf
 @pytest.mark.long
 def test_a_teacher_has_no_gradients_and_no_slots_and_the_student_begins_as_without(config, kind):
     taught, plain = of_kind(config, kind), config.replace(teacher=None)
+    taught = with_teacher(taught, open_teacher(taught, OpenedModels()))
     trainers = [pretraining_trainer(each, make_mesh(MeshConfig()), 150, 4) for each in (taught, plain)]
     objective, alone = (trainer.objective for trainer in trainers)
     params = objective.init(jax.random.key(0))
@@ -233,8 +236,8 @@ def test_others_read_the_student_without_its_teacher(run, config, tmp_path, caps
 
 def test_the_vocabulary_is_the_teachers(config, tmp_path, capsys):
     other = config.change(vocabulary={"size": 200})
-    assert expected_vocabulary_size(other) == 150
-    plan = plan_pretraining(other, RunDirectory(tmp_path / "run"))
+    assert expected_vocabulary_size(other, OpenedModels()) == 150
+    plan = plan_pretraining(other, RunDirectory(tmp_path / "run"), OpenedModels())
     assert plan.inputs.tokenizer.vocabulary.pieces == plan.inputs.teacher.tokenizer.vocabulary.pieces
     numbers = sum(leaf.size for leaf in jax.tree.leaves(plan.trainer.state_shapes.params["teacher"]))
     assert plan.trainer.objective.description == (
@@ -246,7 +249,7 @@ def test_the_vocabulary_is_the_teachers(config, tmp_path, capsys):
 @pytest.mark.long
 def test_a_middle_layer_teaches_and_those_above_it_are_left_out(config, tmp_path):
     changed = of_kind(config, "relations").change(distillation={"layer": 0})
-    plan = plan_pretraining(changed, RunDirectory(tmp_path / "run"))
+    plan = plan_pretraining(changed, RunDirectory(tmp_path / "run"), OpenedModels())
     teacher = plan.trainer.objective.teacher
     params = teacher_parameters(teacher, plan.inputs.teacher, plan.mesh)
     whole = bert_jax.load(config.teacher).params["bert"]
@@ -274,7 +277,7 @@ def test_a_teacher_that_cannot_teach_is_refused_in_one_line(config, tiny_run, tm
     save_model(tmp_path / "encoder", bert.config, encoder, bert.tokenizer, None)
     without_head = config.replace(teacher=str(tmp_path / "encoder"))
     refused(without_head, tmp_path, "has no masked-language head to predict with; set --distillation.kind=relations")
-    assert open_teacher(of_kind(without_head, "relations")).config == bert.config
+    assert open_teacher(of_kind(without_head, "relations"), OpenedModels()).config == bert.config
     causal = bert.config.replace(causal=True)
     params = {"bert": encoder["bert"], "masked_lm": bert.params["masked_lm"]}
     save_model(tmp_path / "causal", causal, params, bert.tokenizer, None)

@@ -7,11 +7,12 @@ from conftest import stories
 
 from bert_jax.pretraining.dry_run import preparation_estimates, pretraining_estimates
 from bert_jax.pretraining.sample_preparation import PreparationTime
+from bert_jax.run.run_files import OpenedModels
 from bert_jax.system.figures import Figure
 
 
 def planned(config, path) -> dict[str, str]:
-    return dict(pretraining_estimates(config, path))
+    return dict(pretraining_estimates(config, path, OpenedModels()))
 
 
 def test_a_new_run_is_planned_with_its_text_steps_and_memory(tiny_config, tmp_path, corpus):
@@ -89,7 +90,7 @@ def test_the_plan_of_a_preparation_adds_up_its_sources(tiny_config, tmp_path):
         (tmp_path / f"{name}.txt").write_text(stories(count, first=100 * count))
     sources = tuple(f"text:{tmp_path}/{name}.txt" for name in "ab")
     config = tiny_config.change(data={"source": sources, "language": ("en", "en")})
-    facts = dict(preparation_estimates(config))
+    facts = dict(preparation_estimates(config, OpenedModels()))
     assert list(facts) == [
         *sources,
         "chunks",

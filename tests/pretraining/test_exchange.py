@@ -18,6 +18,7 @@ from bert_jax.pretraining.pretrain import pretrain
 from bert_jax.pretraining.static_vectors import pursuit, sparsemax
 from bert_jax.run.metrics import read_metrics
 from bert_jax.run.run_directory import RunDirectory
+from bert_jax.run.run_files import OpenedModels
 from bert_jax.text.cleaning import Cleaning
 from bert_jax.text.tokenizer import load_tokenizer
 from bert_jax.text.vocabulary_training import train_tokenizer
@@ -43,7 +44,7 @@ def leaves(params):
 @pytest.mark.parametrize("method", ["mean", "random"])
 def test_shared_rows_are_kept_and_the_rest_of_the_model_too(exchanging, tiny_run, other, method):
     config = exchanging.change(vocabulary={"initial_rows": method})
-    initial = open_initial(config)
+    initial = open_initial(config, OpenedModels())
     before = leaves(load(tiny_run.path).params)
     after = leaves(initial_parameters(initial, config, other, make_mesh(config.mesh)))
     rows = combinations(initial.tokenizer, other, method, None)
@@ -61,7 +62,7 @@ def test_shared_rows_are_kept_and_the_rest_of_the_model_too(exchanging, tiny_run
 
 
 def test_exchanging_a_vocabulary_for_itself_changes_no_bit(exchanging, tiny_run):
-    initial = open_initial(exchanging)
+    initial = open_initial(exchanging, OpenedModels())
     same = initial_parameters(initial, exchanging, initial.tokenizer, make_mesh(exchanging.mesh))
     before, after = leaves(load(tiny_run.path).params), leaves(same)
     assert all(before[name].tobytes() == after[name].tobytes() for name in before)
@@ -71,11 +72,11 @@ def test_exchanging_there_and_back_keeps_shared_rows(exchanging, tiny_run, other
     from bert_jax.run.trained_model import save_model
 
     config = exchanging.change(vocabulary={"initial_rows": "mean"})
-    initial, mesh = open_initial(config), make_mesh(config.mesh)
+    initial, mesh = open_initial(config, OpenedModels()), make_mesh(config.mesh)
     there = initial_parameters(initial, config, other, mesh)
     model = initial.config.replace(vocabulary_size=len(other.vocabulary))
     save_model(tmp_path / "there", model, there, other, None)
-    returning = open_initial(config.replace(init=str(tmp_path / "there")))
+    returning = open_initial(config.replace(init=str(tmp_path / "there")), OpenedModels())
     back = initial_parameters(returning, config, initial.tokenizer, mesh)["bert"]["embeddings"]["word"]
     before = load(tiny_run.path).params["bert"]["embeddings"]["word"]
     shared = combinations(other, initial.tokenizer, "random", None)

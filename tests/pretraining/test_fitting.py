@@ -14,15 +14,20 @@ from bert_jax.config.training import Phase
 from bert_jax.pretraining import fitting
 from bert_jax.pretraining import pretrain as pretraining
 from bert_jax.pretraining.dry_run import pretraining_estimates
-from bert_jax.pretraining.fitting import fitted, harm_of, harms
+from bert_jax.pretraining.fitting import harm_of, harms
 from bert_jax.pretraining.mixture import SourceShare
 from bert_jax.pretraining.pretrain import pretrain
 from bert_jax.run.remarks import adaptation as remark
 from bert_jax.run.run_directory import RunDirectory
+from bert_jax.run.run_files import OpenedModels
 from bert_jax.run.trained_model import TrainedModel
 from bert_jax.system.errors import UsageError
 
 MPNET = Path(__file__).parents[1] / "golden" / "relatives" / "mpnet"
+
+
+def fitted(config, opened=None):
+    return fitting.fitted(config, opened or OpenedModels())
 
 
 FIRST, SECOND = Phase(steps=2, length=32, batch_size=8, trains="words"), Phase(steps=4, length=32, batch_size=8)
@@ -48,14 +53,13 @@ def test_the_model_gives_its_settings_and_the_config_those_that_it_changes(adapt
     assert fitted(tiny_config) is tiny_config
 
 
-def test_a_value_that_was_given_counts_also_if_it_is_the_default(adapt, tiny_config, tmp_path):
-    def opening(place):
-        trained = TrainedModel.open(place)
-        return trained._replace(config=trained.config.replace(dropout=0.3))
-
+def test_a_value_that_was_given_counts_also_if_it_is_the_default(adapt, tiny_config, tmp_path, monkeypatch):
+    opened, trained = OpenedModels(), TrainedModel.open(Path(adapt.init))
+    changed = trained._replace(config=trained.config.replace(dropout=0.3))
+    monkeypatch.setattr(opened, "model", lambda name: changed)
     model = adapt.replace(model=ModelConfig())
     for config, dropout in ((model, 0.3), (model.set({"model.dropout": ModelConfig().dropout}), 0.1), (adapt, 0.0)):
-        of_run = fitted(config, opening=opening).model
+        of_run = fitted(config, opened).model
         assert (of_run.dropout, of_run.num_layers) == (dropout, tiny_config.model.num_layers)
     assert not fitted(adapt).vocabulary.exchange
     exchanging = fitted(adapt.set({"vocabulary.size": VocabularyConfig().size}))
@@ -114,7 +118,7 @@ def test_a_model_that_is_the_teacher_too_is_opened_once_and_the_measured_step_ha
     real = TrainedModel.open
     monkeypatch.setattr(TrainedModel, "open", lambda place: opened.append(place) or real(place))
     monkeypatch.setattr(fitting, "_row_seconds", lambda config, *_: taught.append(config.distillation.settings) or 1.0)
-    list(pretraining_estimates(adapt.replace(teacher=adapt.init, minutes=2), tmp_path / "run"))
+    list(pretraining_estimates(adapt.replace(teacher=adapt.init, minutes=2), tmp_path / "run", OpenedModels()))
     assert len(opened) == 1 and taught and all(taught)
 
 

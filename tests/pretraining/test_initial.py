@@ -17,6 +17,7 @@ from bert_jax.pretraining.initial import initial_parameters, of_layers, open_ini
 from bert_jax.pretraining.objective import expected_vocabulary_size, pretraining_trainer
 from bert_jax.pretraining.pretrain import pretrain
 from bert_jax.run.run_directory import RunDirectory
+from bert_jax.run.run_files import OpenedModels
 from bert_jax.system.errors import UsageError
 from bert_jax.text.cleaning import Cleaning
 from bert_jax.text.extension import extend
@@ -57,7 +58,7 @@ def test_a_run_starts_from_the_newest_checkpoint_of_another(continued, tiny_run,
 def test_rows_of_added_pieces_are_means_of_what_they_replace(continued, tiny_run, longer):
     config = continued.replace(vocabulary=VocabularyConfig(file=str(longer)))
     old, new = load_tokenizer(tiny_run.tokenizer), load_tokenizer(longer)
-    params = initial_parameters(open_initial(config), config, new, make_mesh(config.mesh))
+    params = initial_parameters(open_initial(config, OpenedModels()), config, new, make_mesh(config.mesh))
     before, after = load(tiny_run.path).params, params
     word, old_word = after["bert"]["embeddings"]["word"], before["bert"]["embeddings"]["word"]
     assert word.shape[0] == 256 and np.array_equal(word[:150], old_word[:150])
@@ -107,12 +108,15 @@ def test_a_vocabulary_that_begins_otherwise_is_refused_first(continued, longer, 
 
 
 def test_the_size_of_a_vocabulary_that_is_given_is_known_beforehand(continued, longer, tmp_path):
-    assert expected_vocabulary_size(continued) == 150
-    assert expected_vocabulary_size(continued.replace(vocabulary=VocabularyConfig(file=str(longer)))) == 152
+    assert expected_vocabulary_size(continued, OpenedModels()) == 150
+    assert (
+        expected_vocabulary_size(continued.replace(vocabulary=VocabularyConfig(file=str(longer))), OpenedModels())
+        == 152
+    )
     texts = [line for seed in range(40) for line in story(seed)]
     train_tokenizer(texts, "unigram", 60, Cleaning()).write_vocabulary(tmp_path / "a.model")
     config = continued.replace(init=None, vocabulary=VocabularyConfig(file=str(tmp_path / "a.model")))
-    assert expected_vocabulary_size(config) == 60
+    assert expected_vocabulary_size(config, OpenedModels()) == 60
 
 
 def test_a_size_that_the_given_vocabulary_has_not_is_refused_first(continued, tmp_path):
@@ -127,7 +131,9 @@ def test_some_layers_of_a_model_begin_a_smaller_one_bit_for_bit(continued, tiny_
         config = continued.set({"init_layers": layers})
         assert config.model == continued.model.replace(num_layers=len(layers))
         tokenizer = load_tokenizer(tiny_run.tokenizer)
-        after = leaves(initial_parameters(open_initial(config), config, tokenizer, make_mesh(config.mesh)))
+        after = leaves(
+            initial_parameters(open_initial(config, OpenedModels()), config, tokenizer, make_mesh(config.mesh))
+        )
         assert set(after) == set(before)
         for name, leaf in after.items():
             assert np.array_equal(leaf, before[name][np.array(layers)] if "['layers']" in name else before[name]), name
@@ -137,16 +143,18 @@ def test_some_layers_of_a_model_begin_a_smaller_one_bit_for_bit(continued, tiny_
     "settings", [{}, {"num_segments": 1}, {"first_position": 1, "embedding_size": 8}], ids=["two", "one", "narrow"]
 )
 def test_a_model_without_segments_gives_single_texts_the_vectors_of_one_with_segments(
-    settings, continued, tiny_run, capsys
+    settings, continued, tiny_run, capsys, monkeypatch
 ):
-    trained = open_initial(continued)
+    trained = open_initial(continued, OpenedModels())
     old = trained.config.replace(**settings)
     before = init(old, jax.random.key(1))
     trained = trained._replace(config=old, shapes=parameter_shapes(old), read=lambda shardings: before)
     model = old.replace(num_segments=0, vocabulary_size=None, pooler="relu")
     config = continued.replace(model=model, objective=continued.objective.replace(pair="none"))
     mesh = make_mesh(config.mesh)
-    assert open_initial(config, lambda _: trained) is trained
+    opened = OpenedModels()
+    monkeypatch.setattr(opened, "model", lambda name: trained)
+    assert open_initial(config, opened) is trained
     began = initial_parameters(trained, config, load_tokenizer(tiny_run.tokenizer), mesh)
     assert "and pooler and head for pairs begin with random values" in " ".join(capsys.readouterr().err.split())
     state = pretraining_trainer(config, mesh, old.vocabulary_size, mask_id=4).initial_state(began)
@@ -159,11 +167,13 @@ def test_a_model_without_segments_gives_single_texts_the_vectors_of_one_with_seg
     np.testing.assert_allclose(first, second, atol=1e-6)
 
 
-def test_a_discriminator_keeps_its_segments(continued):
-    trained = open_initial(continued)
+def test_a_discriminator_keeps_its_segments(continued, monkeypatch):
+    opened = OpenedModels()
+    trained = open_initial(continued, opened)
     trained = trained._replace(config=trained.config.replace(discriminator=True))
+    monkeypatch.setattr(opened, "model", lambda name: trained)
     with pytest.raises(UsageError, match="--model.num-segments is 2 there and 0 here"):
-        open_initial(continued.set({"objective.pair": "none", "model.num_segments": 0}), lambda _: trained)
+        open_initial(continued.set({"objective.pair": "none", "model.num_segments": 0}), opened)
 
 
 def test_the_first_block_without_a_norm_keeps_its_place():
@@ -191,5 +201,5 @@ def test_the_first_block_without_a_norm_keeps_its_place():
 )
 def test_layers_that_a_model_lacks_are_refused(continued, changes, words):
     with pytest.raises(UsageError, match=words) as error:
-        open_initial(continued.set({"init_layers": (0, 1)}).set(changes))
+        open_initial(continued.set({"init_layers": (0, 1)}).set(changes), OpenedModels())
     assert "\n" not in str(error.value)

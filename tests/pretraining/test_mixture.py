@@ -23,7 +23,7 @@ from bert_jax.run.metrics import read_metrics
 from bert_jax.run.remarks import by_language
 from bert_jax.run.results import Results
 from bert_jax.run.run_directory import RunDirectory
-from bert_jax.run.run_files import RunFiles
+from bert_jax.run.run_files import OpenedModels, RunFiles
 from bert_jax.system.errors import UsageError
 
 
@@ -145,7 +145,7 @@ def test_a_text_cut_twice_is_seen_as_often_by_as_many_steps(config, tmp_path):
         once = config.change(data={"weights": None, "dupe_factor": dupe_factor})
         path = RunDirectory(tmp_path / str(dupe_factor))
         path.open(once)
-        data = prepare_data(once, path, check_preparation(once, path))
+        data = prepare_data(once, path, check_preparation(once, path, OpenedModels()))
         rows = data.prepared[32].train.rows
         seen.append((rows, *(share.epochs for share in data.shares), words_a_step(once, 0, data.prepared[32])))
     assert seen[1][0] == pytest.approx(2 * seen[0][0], rel=0.02)

@@ -12,6 +12,7 @@ from bert_jax.pretraining.vocabulary import learned_tokenizer, make_tokenizer
 from bert_jax.records.corpus import open_corpus
 from bert_jax.records.sample import SpreadSample, read_sample
 from bert_jax.run.run_directory import RunDirectory
+from bert_jax.run.run_files import OpenedModels
 from bert_jax.system.errors import UsageError
 
 
@@ -43,7 +44,7 @@ def test_a_sample_of_all_documents_gives_the_figures_of_the_preparation(given, s
     run.open(config)
     make_tokenizer(config, run)
     real = prepare_lengths(config, run)[32].train
-    found = prepare_sample(sample, config)
+    found = prepare_sample(sample, config, OpenedModels())
     assert (found.sentences, found.tokens) == (real.sentences, real.tokens)
     assert found.words == sum(len(line.split()) for document in sample.documents for line in document)
     assert found.pieces[0].unknown == real.unknown_share
@@ -56,15 +57,15 @@ def test_a_sample_of_all_documents_gives_the_figures_of_the_preparation(given, s
 
 def test_a_part_of_a_source_stands_for_the_whole(given, sample):
     given = given.change(data={"held_out": 0.0})
-    whole = cut_of(prepare_sample(sample, given), 32, False)
+    whole = cut_of(prepare_sample(sample, given, OpenedModels()), 32, False, OpenedModels())
     part = SpreadSample(sample.documents, sample.number, sample.bytes, Counter(), 0.5, sample.seconds, "")
-    half = cut_of(prepare_sample(part, given), 32, False)
+    half = cut_of(prepare_sample(part, given, OpenedModels()), 32, False, OpenedModels())
     assert half.sequences == pytest.approx(2 * whole.sequences, rel=0.04)
     assert half.padding == pytest.approx(whole.padding, abs=0.02)
 
 
 def test_other_lengths_are_tried_and_a_given_vocabulary_beside_one_of_the_text(given, sample):
-    found = prepare_sample(sample, given)
+    found = prepare_sample(sample, given, OpenedModels())
     assert [(cut.length, cut.packed) for cut in found.cuts] == [
         (length, packed) for length in (32, 128, 512) for packed in (False, True)
     ]
@@ -73,12 +74,12 @@ def test_other_lengths_are_tried_and_a_given_vocabulary_beside_one_of_the_text(g
 
 
 def test_a_vocabulary_that_the_text_cannot_give_is_made_smaller_or_larger(tiny_config, sample):
-    found = prepare_sample(sample, tiny_config.change(vocabulary={"size": 8000}))
+    found = prepare_sample(sample, tiny_config.change(vocabulary={"size": 8000}), OpenedModels())
     assert found.vocabulary_size == found.pieces[0].pieces == 283 and found.time.vocabulary_seconds > 0
     config = tiny_config.change(vocabulary={"size": 45})
     with pytest.raises(UsageError, match="less than the .* pieces that the text's characters need"):
         learned_tokenizer([line for document in sample.documents for line in document], config.vocabulary)
-    found = prepare_sample(sample, config)
+    found = prepare_sample(sample, config, OpenedModels())
     assert found.vocabulary_size == found.pieces[0].pieces == 140
 
 
@@ -86,11 +87,11 @@ def test_a_vocabulary_that_the_text_cannot_give_is_made_smaller_or_larger(tiny_c
 def test_too_little_text_is_told(given, sample, share, purpose):
     few = in_memory(sample.documents[0], share=share)
     with pytest.raises(UsageError, match=f"holds 1 document{purpose} and next sentence prediction needs two"):
-        prepare_sample(few, given)
+        prepare_sample(few, given, OpenedModels())
 
 
 def test_a_document_that_would_be_held_out_is_prepared(tiny_config):
     document = next(lines for seed in range(99) if is_held_out(lines := story(seed, 40), 0.3))
     config = tiny_config.change(data={"held_out": 0.3}, objective={"pair": "none"}, vocabulary={"size": 60})
-    found = prepare_sample(in_memory(document), config)
+    found = prepare_sample(in_memory(document), config, OpenedModels())
     assert found.sentences > 5 and found.pieces[0].pieces > 20

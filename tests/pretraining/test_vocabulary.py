@@ -19,7 +19,7 @@ from bert_jax.pretraining.evaluation import evaluate_run
 from bert_jax.pretraining.inspection import training_step
 from bert_jax.pretraining.pretrain import pretrain
 from bert_jax.run.run_directory import RunDirectory
-from bert_jax.run.run_files import RunFiles
+from bert_jax.run.run_files import OpenedModels, RunFiles
 from bert_jax.system.errors import UsageError
 from bert_jax.text.tokenizer import load_tokenizer
 from bert_jax.text.vocabulary import SPECIAL_PIECES, Vocabulary
@@ -27,7 +27,7 @@ from bert_jax.text.wordpiece import WordPieceTokenizer
 
 
 def made_tokenizer(config, run):
-    return vocabulary_step.make_tokenizer(config, run, vocabulary_step.existing_tokenizer(config)[0])
+    return vocabulary_step.make_tokenizer(config, run, vocabulary_step.existing_tokenizer(config, OpenedModels())[0])
 
 
 def test_another_kind_leaves_nothing_of_the_one_before(tiny_config, tmp_path):

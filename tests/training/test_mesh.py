@@ -11,7 +11,7 @@ from bert_jax.interchange.relatives import RELATIVES
 from bert_jax.pretraining.dataset import check_preparation, prepare_data
 from bert_jax.run.run_config import write_config
 from bert_jax.run.run_directory import RunDirectory
-from bert_jax.run.run_files import RunFiles
+from bert_jax.run.run_files import OpenedModels, RunFiles
 
 ON_EIGHT_DEVICES = """
 import json, math, sys
@@ -122,7 +122,7 @@ def test_other_models_do_not_depend_on_it_either(packed_config, tmp_path, name):
     mesh, model, objective = OTHER_MODELS[name]
     config = changed(packed_config, 5, model=model, objective=objective | {"pair": "none"})
     run = RunDirectory(tmp_path / "run")
-    inputs = check_preparation(config, run)
+    inputs = check_preparation(config, run, OpenedModels())
     run.open(config)
     prepare_data(config, run, inputs)
     lines = losses(run.path, ("1x1x1", mesh))

@@ -23,6 +23,7 @@ from bert_jax.records.corpus import Corpus, open_corpus
 from bert_jax.records.corpus_reading import reading_of_samples
 from bert_jax.records.filters import are_same_language, is_identifiable
 from bert_jax.records.sample import SAMPLE_BYTES, SpreadSample, read_sample, sample_mixture
+from bert_jax.run.run_files import OpenedModels
 from bert_jax.system import figures
 from bert_jax.system.errors import Setting, UsageError
 from bert_jax.system.figures import Figures, figures_table, rows_table, three_digits
@@ -140,13 +141,17 @@ class MixtureDiagnosis(Figures):
 
 
 def diagnose(
-    config: RunConfig, models: Sequence[str] = (), tags: str | None = None, minutes: float | None = None
+    config: RunConfig,
+    opened: OpenedModels,
+    models: Sequence[str] = (),
+    tags: str | None = None,
+    minutes: float | None = None,
 ) -> Diagnosis | MixtureDiagnosis:
     """Examines the sources of `config`, and names roads to a model for them: one of `models` as it is or adapted, or
     from scratch, also on the treebank `tags`. `minutes`: as in `RoadFinder.roads`. Raises UsageError if one of these
     can't be read, or if there is no or too little text."""
-    opened = open_models(models, tags)
-    found, samples = _diagnosed(config)
+    by_name = open_models(models, tags, opened)
+    found, samples = _diagnosed(config, opened)
     sources = found.sources if isinstance(found, MixtureDiagnosis) else [found]
     languages, here = {*map(_language, sources)}, found.hours[0]
     finder = RoadFinder(
@@ -156,10 +161,10 @@ def diagnose(
         config,
     )
     time_of_flop = Estimate(hours=(here.hours or 0.0) / found.training.flops, basis=here.basis)
-    return found.model_copy(update={"roads": finder.roads(opened, tags, time_of_flop, minutes)})
+    return found.model_copy(update={"roads": finder.roads(by_name, tags, time_of_flop, minutes)})
 
 
-def _diagnosed(config: RunConfig) -> tuple[Diagnosis | MixtureDiagnosis, dict[str, SpreadSample]]:
+def _diagnosed(config: RunConfig, opened: OpenedModels) -> tuple[Diagnosis | MixtureDiagnosis, dict[str, SpreadSample]]:
     """The diagnosis without roads, and the sample of each source."""
     corpus, names = open_corpus(config.data), config.data.source
     surveys = {name: Survey() for name in names}
@@ -168,13 +173,13 @@ def _diagnosed(config: RunConfig) -> tuple[Diagnosis | MixtureDiagnosis, dict[st
     }
     show([reading_of_samples(corpus, config.data, samples)])
     if len(names) == 1:
-        found, prepared = _of_source(config, samples[names[0]], surveys[names[0]])
+        found, prepared = _of_source(config, samples[names[0]], surveys[names[0]], opened)
         training = _training(config, [prepared])
         hours = list(training_times(config.model, training.flops))
         return Diagnosis(**dict(found), training=training, hours=hours), samples
-    common = _common_tokenizer(config, samples)
+    common = _common_tokenizer(config, samples, opened)
     of_sources = [
-        _of_source(config.of_source(name, language), samples[name], surveys[name], common)
+        _of_source(config.of_source(name, language), samples[name], surveys[name], opened, common)
         for name, language in zip(names, config.data.languages, strict=True)
     ]
     return _of_mixture(config, of_sources, common), samples
@@ -199,14 +204,14 @@ def _read(name: str, part: Corpus, survey: Survey, sources: int) -> SpreadSample
 
 
 def _of_source(
-    config: RunConfig, sample: SpreadSample, survey: Survey, common: Tokenizer | None = None
+    config: RunConfig, sample: SpreadSample, survey: Survey, opened: OpenedModels, common: Tokenizer | None = None
 ) -> tuple[SourceDiagnosis, SamplePreparation]:
     """The diagnosis of the only source of `config`, and its sample's preparation with the `common` vocabulary."""
     (name,) = config.data.source
     say(f"Identifying languages of {name}")
     languages, scripts = survey.languages()
     say(f"Preparing the sample of {name}")
-    prepared = prepare_sample(sample, config, common)
+    prepared = prepare_sample(sample, config, opened, common)
     found = SourceDiagnosis(
         text=TextSize(
             source=name,
@@ -235,9 +240,9 @@ def _of_source(
     return found, prepared
 
 
-def _common_tokenizer(config: RunConfig, samples: Mapping[str, SpreadSample]) -> Tokenizer | None:
+def _common_tokenizer(config: RunConfig, samples: Mapping[str, SpreadSample], opened: OpenedModels) -> Tokenizer | None:
     """A vocabulary trained on all samples, of which each has its source's share; None if the config has one."""
-    if any(existing_tokenizer(config)):
+    if any(existing_tokenizer(config, opened)):
         return None
     say("Training a vocabulary on all samples")
     shares = config.data.shares([sample.text_bytes for sample in samples.values()])

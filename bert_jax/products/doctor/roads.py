@@ -15,7 +15,6 @@ from bert_jax.config.language import language_code, language_name
 from bert_jax.config.model import ModelConfig
 from bert_jax.config.run import RunConfig
 from bert_jax.config.training import Phase
-from bert_jax.interchange.hub import model_place
 from bert_jax.model.sharding import make_mesh
 from bert_jax.model.size import step_memory, train_flops
 from bert_jax.pretraining.fitting import shape_of_words
@@ -24,6 +23,7 @@ from bert_jax.pretraining.vocabulary import training_cleaning
 from bert_jax.records.corpus import Document
 from bert_jax.records.filters import are_same_language
 from bert_jax.run.config_files import load_config
+from bert_jax.run.run_files import OpenedModels
 from bert_jax.run.trained_model import TrainedModel
 from bert_jax.system.bucket import Place
 from bert_jax.system.errors import UsageError, command_line
@@ -157,11 +157,11 @@ class _Suitability(NamedTuple):
         return self.writes and self.times <= most_times and not self.merged
 
 
-def open_models(names: Sequence[str], tags: str | None) -> dict[str, TrainedModel]:
+def open_models(names: Sequence[str], tags: str | None, opened: OpenedModels) -> dict[str, TrainedModel]:
     """The models by their names. Raises UsageError if one can't be read, or if there is no treebank `tags`."""
     if tags and not Path(tags).is_file():
         raise UsageError(f"--tags={tags}: there is no such file; give a treebank in CoNLL-U")
-    return {name: TrainedModel.open(model_place(name)) for name in names}
+    return {name: opened.model(name) for name in names}
 
 
 class RoadFinder:

@@ -19,10 +19,11 @@ from bert_jax.model.sharding import batch_sharding, make_mesh, tree_shardings
 from bert_jax.pretraining.dataset import check_preparation, prepare_data, prepared_for
 from bert_jax.pretraining.evaluation import held_out_sequences
 from bert_jax.pretraining.objective import PretrainingTrainer, expected_vocabulary_size, pretraining_trainer
+from bert_jax.pretraining.teacher import open_teacher, with_teacher
 from bert_jax.products.suite.held_out import held_out_config
 from bert_jax.run.metrics import read_metrics
 from bert_jax.run.run_directory import RunDirectory
-from bert_jax.run.run_files import RunFiles
+from bert_jax.run.run_files import OpenedModels, RunFiles
 from bert_jax.run.trained_model import TrainedModel
 from bert_jax.system.progress import quiet
 from bert_jax.training.devices import timed_in_turn
@@ -40,13 +41,15 @@ def step_flops(config: RunConfig) -> float:
 
 
 def _trainer(config: RunConfig) -> PretrainingTrainer:
-    return pretraining_trainer(config, make_mesh(config.mesh), expected_vocabulary_size(config), mask_id=4)
+    opened = OpenedModels()
+    size, config = expected_vocabulary_size(config, opened), with_teacher(config, open_teacher(config, opened))
+    return pretraining_trainer(config, make_mesh(config.mesh), size, mask_id=4)
 
 
 def prepare_sequences(config: RunConfig, run: Path) -> None:
     """Makes the vocabulary and the sequences of a recipe in the directory `run`."""
     directory = RunDirectory(run)
-    inputs = check_preparation(config, directory)
+    inputs = check_preparation(config, directory, OpenedModels())
     directory.open(config)
     prepare_data(config, directory, inputs)
 

@@ -7,6 +7,7 @@ from bert_jax.products.doctor.diagnosis import _tokens_a_parameter, diagnose, mo
 from bert_jax.products.doctor.remedies import changes
 from bert_jax.products.doctor.survey import DUPLICATES, Fault
 from bert_jax.run.config_files import find_config
+from bert_jax.run.run_files import OpenedModels
 
 GERMAN = "Die Mathematik ist eine Wissenschaft, welche aus der Untersuchung von Figuren und Zahlen entstand. " * 7
 
@@ -14,7 +15,7 @@ GERMAN = "Die Mathematik ist eine Wissenschaft, welche aus der Untersuchung von 
 def diagnosed(config, path, text: bytes):
     path.write_bytes(text)
     config = config.of_source(f"text:{path}", "en")
-    found = diagnose(config)
+    found = diagnose(config, OpenedModels())
     return found, [f"{change.reason}: {change.change}" for change in changes(found, config)]
 
 
@@ -36,7 +37,7 @@ def test_several_sources_share_a_vocabulary_and_each_is_judged(config, good, tmp
     sources = tuple(f"text:{tmp_path / name}.txt" for name in ("en", "de"))
     mixed = config.set({"data.source": sources, "data.language": ("en", "fr"), "data.weights": (1.0, 3.0)})
     phase = mixed.phases[0].replace(steps=400)
-    found = diagnose(mixed.replace(phases=(phase,)))
+    found = diagnose(mixed.replace(phases=(phase,)), OpenedModels())
     of_english, of_german = found.sources
     alone, _ = good
     assert of_english.text.documents == alone.text.documents and of_english.languages[0].name == "en"
@@ -59,7 +60,7 @@ def test_a_source_of_a_mixture_that_is_seen_too_often_is_named(config, tmp_path)
     sources = tuple(f"text:{tmp_path / name}.txt" for name in ("large", "small"))
     phase = config.phases[0].replace(steps=2500)
     mixed = config.set({"data.source": sources, "data.smoothing": 0.0}).replace(phases=(phase,))
-    found = diagnose(mixed)
+    found = diagnose(mixed, OpenedModels())
     assert found.shares[1].epochs > most_epochs(mixed) == 100 > found.training.epochs, found.shares
     assert most_epochs(find_config("gpt_ltr").config) == 40  # no fresh masks in each epoch
     (line,) = [change for change in changes(found, mixed) if "the training sees" in change.reason]

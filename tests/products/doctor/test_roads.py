@@ -9,6 +9,7 @@ from conftest import stories
 
 from bert_jax.products.doctor import roads as rule
 from bert_jax.products.doctor.roads import RoadFinder, open_models
+from bert_jax.run.run_files import OpenedModels
 from bert_jax.run.trained_model import Provenance
 from bert_jax.system.errors import UsageError
 from bert_jax.text.cleaning import ORIGINAL
@@ -30,7 +31,7 @@ def documents():
 
 @pytest.fixture(scope="module")
 def model(tiny_run):
-    return open_models([str(tiny_run.path)], None)[str(tiny_run.path)]
+    return open_models([str(tiny_run.path)], None, OpenedModels())[str(tiny_run.path)]
 
 
 def with_pieces(model, *pieces):
@@ -162,7 +163,7 @@ def test_a_treebank_adds_a_road_and_a_missing_one_is_refused(tiny_config, docume
     assert words[words.index("--objective.tags") + 1] == str(treebank)
     assert "--objective.tags" not in without.command and "tags" in with_tags.road
     with pytest.raises(UsageError, match="absent: there is no such file; give a treebank"):
-        open_models([], "absent")
+        open_models([], "absent", OpenedModels())
 
 
 def test_commands_and_figures_are_of_the_same_text_and_steps(tiny_config, documents, model):

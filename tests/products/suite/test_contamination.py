@@ -22,6 +22,7 @@ from bert_jax.products.suite.contamination import contaminations
 from bert_jax.products.suite.texts import row_texts
 from bert_jax.run.run_config import write_config
 from bert_jax.run.run_directory import RunDirectory
+from bert_jax.run.run_files import OpenedModels
 from bert_jax.text.segmentation import split_sentences
 
 VOCABULARIES = {
@@ -69,7 +70,7 @@ def prepare(tiny_config, tmp_path_factory):
         )
         run = RunDirectory(folder / "run")
         run.open(config)
-        prepare_data(config, run, check_preparation(config.replace(init=None), run))
+        prepare_data(config, run, check_preparation(config.replace(init=None), run, OpenedModels()))
         return run
 
     return prepared

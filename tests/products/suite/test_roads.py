@@ -162,10 +162,10 @@ def test_a_model_of_several_tables_is_opened_once_and_its_lines_are_printed_once
         (tmp_path / name).write_text("1\thouse\t_\tNOUN" + "\t_" * 6 + "\n\n")
     opened, opening = [], TrainedModel.open
 
-    def noted(place):
-        opened.append(place)
+    def noted(files):
+        opened.append(files.path)
         say("the model has rows that are never predicted")
-        return opening(place)
+        return opening(files)
 
     monkeypatch.setattr(TrainedModel, "open", noted)
     words = ["roads.toml", "--workdir", "W", "--models", str(tiny_run.path), "--source", f"text:{corpus}", "--dry-run"]

@@ -20,6 +20,7 @@ from bert_jax.products.suite.suite import SuiteModel
 from bert_jax.products.suite.suite_file import read_suite
 from bert_jax.products.suite.tasks import FineTuning, MinimalPairs
 from bert_jax.run.config_files import catalogue, load_config, suite_file, suite_names
+from bert_jax.run.run_files import OpenedModels
 from bert_jax.system.errors import UsageError
 
 # ruff: noqa: E501
@@ -334,14 +335,16 @@ def test_a_model_must_be_there_and_have_the_head_that_pairs_need(tiny_run, tmp_p
     (tmp_path / "blimp.jsonl").write_text('{"sentence_good": "a", "sentence_bad": "b"}\n')
     pairs = MinimalPairs(name="blimp", pairs=str(tmp_path / "blimp.jsonl"))
     trained = SuiteModel("tiny", str(tiny_run.path))
-    assert lacking_heads([trained], [pairs]) == {}
+    assert lacking_heads([trained], [pairs], OpenedModels()) == {}
     with pytest.raises(UsageError, match="absent"):
-        lacking_heads([SuiteModel("absent", str(tmp_path / "absent"))], [])
+        lacking_heads([SuiteModel("absent", str(tmp_path / "absent"))], [], OpenedModels())
     discriminator = load_config("experiments/modern_electra", RunConfig)
     electra = SuiteModel("electra", None, discriminator)
-    assert lacking_heads([trained, electra], [pairs]) == {("electra", "blimp"): "has no head that predicts tokens"}
+    assert lacking_heads([trained, electra], [pairs], OpenedModels()) == {
+        ("electra", "blimp"): "has no head that predicts tokens"
+    }
     with pytest.raises(UsageError, match="no model can be measured on blimp: each has no head that predicts tokens"):
-        lacking_heads([electra], [pairs])
+        lacking_heads([electra], [pairs], OpenedModels())
 
 
 def test_pairs_and_judged_texts_are_looked_at_before_anything_runs(stand_ins, tmp_path):
@@ -408,5 +411,5 @@ def test_suites_that_come_with_it_are_right_but_for_their_files(name, monkeypatc
         text = suite_file(name).read_text()
         models = () if "[[models]]" in text and '"each"' not in text else [str(tiny_run.path)]
         source = (f"text:{corpus}",) if '"each"' in text else ()  # from which the sizes of a recipe follow
-        suite = with_fitted_recipes(read_suite(suite_file(name), data, models=models, source=source))
+        suite = with_fitted_recipes(read_suite(suite_file(name), data, models=models, source=source), OpenedModels())
         assert (suite.tasks or suite.recipes) and all(task.sources for task in suite.tasks)
