@@ -107,7 +107,7 @@ class PackedBatches(ABC):
         self._length = self._row_length()
         self._parts_a_row = self._length  # until the fullest row is known
         sample = self._sample(_SAMPLED_BATCHES)
-        packed = [np.bincount(self._row_of_parts(self.records(number))) for number in sample]
+        packed = [np.bincount(self._row_of_parts(self.record_numbers(number))) for number in sample]
         self._row_counts = few_sizes([*map(len, packed)], compiling / self._length * len(sample) / self._count)
         self._parts_a_row = max(int(of_rows.max()) for of_rows in packed)
         each = max(len(config.choices), 1)
@@ -133,7 +133,7 @@ class PackedBatches(ABC):
     def _row_length(self) -> int:
         """The length of rows with which a step costs least on average, the same on every kind of machine. Longer rows
         leave less room unused, but attention compares more tokens."""
-        sample = [self._part_sizes(self.records(number)) for number in self._sample(_SEARCHED_BATCHES)]
+        sample = [self._part_sizes(self.record_numbers(number)) for number in self._sample(_SEARCHED_BATCHES)]
         longest = max(max(sizes) for sizes in self._sizes)
         shortest = -(-longest // _MULTIPLE) * _MULTIPLE
 
@@ -147,7 +147,7 @@ class PackedBatches(ABC):
         """Number of steps in all epochs."""
         return self._count
 
-    def records(self, number: int) -> list[int]:
+    def record_numbers(self, number: int) -> list[int]:
         """The numbers of the examples in batch `number`."""
         epoch, index = divmod(number, self._batches_per_epoch)
         return [int(stratum[index]) for stratum in self._strata(epoch) if index < len(stratum)]
@@ -166,7 +166,7 @@ class PackedBatches(ABC):
         return np.split(shuffled, np.cumsum([len(members) for members in strata])[:-1])
 
     def __getitem__(self, number: int) -> "TaskBatch | TextBatch":
-        chosen = self.records(number)
+        chosen = self.record_numbers(number)
         of_part = self._row_of_parts(chosen)
         needed = int(of_part.max()) + 1
         if needed <= self.shape.rows:  # a batch outside the sample may need more rows than all in it

@@ -55,7 +55,7 @@ class ContrastObjective(FineTuningObjective):
     fewer texts to compare. Pairs with scores are compared all at once, in arrays [P, P].
     """
 
-    labels = {"accuracy": "accuracy", "excluded": "excluded"}
+    headings = {"accuracy": "accuracy", "excluded": "excluded"}
 
     def __init__(
         self, task: TaskConfig, model: ModelConfig, execution: ExecutionConfig, frozen_layers: int | None = None

@@ -55,7 +55,7 @@ class FineTuningObjective(Objective):
     """The mean of one loss, `task_loss`, over the rows of a task."""
 
     losses = {"task_loss": 1.0}
-    labels = {"accuracy": "accuracy"}
+    headings = {"accuracy": "accuracy"}
 
     def __init__(self, task: TaskConfig, model: ModelConfig, frozen_layers: int | None, probe: bool):
         """`task` must have its labels. `frozen_layers` and `probe` are defined in FinetuneConfig."""

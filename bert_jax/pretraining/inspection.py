@@ -196,5 +196,5 @@ def training_step(run: RunDirectory, step: int) -> TrainingStep:
         targets,
         starts,
         [[names[kind] for kind in row] for row in kinds.tolist()] if config.objective.chooses_units else [],
-        source.records(step - 1 - steps.start),
+        source.record_numbers(step - 1 - steps.start),
     )

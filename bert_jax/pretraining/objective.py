@@ -106,12 +106,12 @@ class MaskedTokens(Objective):
         questions = self.questions
         self.losses = {question.loss: weight for question, weight in questions.items()}
         self.measurements = (*self.losses, *(question.accuracy for question in questions))
-        self.labels = {
+        self.headings = {
             question.accuracy: question.label if number else f"accuracy: {question.label}"
             for number, question in enumerate(questions)
         }
         if self.teacher:
-            self.losses[TEACHER_LOSS], self.labels[TEACHER_LOSS] = config.distillation.weight, "teacher loss"
+            self.losses[TEACHER_LOSS], self.headings[TEACHER_LOSS] = config.distillation.weight, "teacher loss"
             self.measurements += self.teacher.measurements
         self.network = BertForPretraining(self.model.generator or self.model, config.execution)
         """The Flax module of the predictions."""

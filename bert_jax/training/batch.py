@@ -39,7 +39,7 @@ class NumberedBatches(Protocol):
 
     def __getitem__(self, number: int) -> AnyBatch: ...
 
-    def records(self, number: int) -> list[int]:
+    def record_numbers(self, number: int) -> list[int]:
         """The numbers of the records in batch `number`, over all processes; fillers have none."""
 
 

@@ -161,7 +161,7 @@ def no_finite_gradient(
     `good`: the last good checkpoint; `rate`: the peak learning rate.
     """
     numbers = range(max(step - skipped, phase.first) + 1, step + 1)
-    records = {number: list(phase.source.records(number - phase.first - 1)) for number in numbers}
+    records = {number: list(phase.source.record_numbers(number - phase.first - 1)) for number in numbers}
     if is_first():
         write_json(run / _SKIPPED, records)
     first_records = ", ".join(map(str, records[numbers[0]][:8]))

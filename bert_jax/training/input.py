@@ -191,7 +191,7 @@ class BatchSource:
             )
         return batch
 
-    def records(self, number: int) -> list[int]:
+    def record_numbers(self, number: int) -> list[int]:
         """The numbers of the training records in batch `number`, over all processes; fillers have none."""
         return self._records(np.arange(number * self._batch_size, (number + 1) * self._batch_size))
 

@@ -53,8 +53,8 @@ class Objective(ABC):
     """Names of the measurements whose means, each times its weight, add up to the loss."""
     measurements: tuple[str, ...]
     """Names of all measurements that `measure` returns."""
-    labels: Mapping[str, str]
-    """Labels of the measurements that the progress line shows beside the loss, by the name of the measurement."""
+    headings: Mapping[str, str]
+    """What the progress line calls the measurements that it shows beside the loss, by the name of the measurement."""
 
     def in_phase(self, phase: int) -> "Objective":
         """The objective with the model's settings for phase number `phase`; by default the objective itself."""

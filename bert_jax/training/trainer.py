@@ -200,15 +200,15 @@ class PhaseWork:
 
         `fill`: the share of positions that hold tokens, shown for packed rows.
         """
-        labels = [("loss", "loss", ".3f"), ("score", self.score, ".4f")]
-        for name, label in self.trainer.objective.labels.items():
+        shown = [("loss", "loss", ".3f"), ("score", self.score, ".4f")]
+        for name, heading in self.trainer.objective.headings.items():
             if not (name == self.score and "score" in values):
-                labels.append((name, label, ".3f"))
-        labels.append(("learning_rate", "rate", ".2e"))
+                shown.append((name, heading, ".3f"))
+        shown.append(("learning_rate", "rate", ".2e"))
         # A share is NaN if the batch has no case for it, for example only pairs of equal scores.
         parts = [
             f"{label} {values[name]:{digits}}"
-            for name, label, digits in labels
+            for name, label, digits in shown
             if name in values and (name in ("loss", "score") or not math.isnan(values[name]))
         ]
         if values.get("skipped"):

@@ -44,7 +44,7 @@ def test_batches_have_about_as_many_tokens_and_others_in_each_epoch():
     source = training(4000, batch_size=32)
     tokens = np.array([source[number].tokens.length.sum() for number in range(250)]).reshape(2, 125)
     assert np.ptp(tokens) < 32 < np.ptp(np.random.default_rng(0).integers(3, 25, (125, 32)).sum(axis=1))
-    first, second = ([set(source.records(number)) for number in range(begin, begin + 125)] for begin in (0, 125))
+    first, second = ([set(source.record_numbers(number)) for number in range(begin, begin + 125)] for begin in (0, 125))
     assert max(len(one & other) for one in first for other in second) < 8
 
 
@@ -149,7 +149,7 @@ def test_a_batch_holds_every_text_of_its_groups_in_its_slot():
         batch = source[number]
         found, there = texts_of(batch), batch.weight > 0
         expected = {}
-        for group, example in enumerate(source.records(number)):
+        for group, example in enumerate(source.record_numbers(number)):
             for slot in range(2 + example % 2):
                 expected[3 * group + slot] = 3 * example + slot + 1
         assert found == expected and len(found) == there.sum()
@@ -159,9 +159,11 @@ def test_a_batch_holds_every_text_of_its_groups_in_its_slot():
 def test_every_epoch_has_an_order_of_its_own_and_leaves_out_what_fills_no_batch():
     source = batches()
     assert len(source) == 12
-    epochs = [[record for index in range(6) for record in source.records(6 * epoch + index)] for epoch in range(2)]
+    epochs = [
+        [record for index in range(6) for record in source.record_numbers(6 * epoch + index)] for epoch in range(2)
+    ]
     assert all(len(set(epoch)) == 48 for epoch in epochs) and epochs[0] != epochs[1]
-    assert epochs[0] != [record for index in range(6) for record in batches(seed=4).records(index)]
+    assert epochs[0] != [record for index in range(6) for record in batches(seed=4).record_numbers(index)]
 
 
 def test_all_batches_have_one_number_of_rows_in_which_each_fits():

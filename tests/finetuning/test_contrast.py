@@ -116,7 +116,7 @@ def directly(params, order, groups, directions, width):
 @pytest.mark.parametrize(("directions", "widths"), [("both", ()), ("query", (8, 4))])
 def test_each_first_text_is_told_apart_from_all_others_that_do_not_match_it(params, directions, widths):
     objective = objective_of(directions=directions, widths=widths)
-    groups, batch, order = examples(), batch_of(), batches().records(0)
+    groups, batch, order = examples(), batch_of(), batches().record_numbers(0)
     found = jax.jit(objective.measure)(params, batch, None)
     expected = [directly(params, order, groups, directions, width) for width in (16, *widths)]
     np.testing.assert_allclose(found["task_loss"].value, np.mean([loss for loss, _ in expected]), rtol=1e-5)

@@ -59,8 +59,8 @@ def test_too_many_skipped_steps_in_a_row_stop_the_run_with_what_led_to_it(tiny_c
     assert f"The last good checkpoint is {good}" in said and good in complete(untrained.checkpoints)
     source = batches_of(config, untrained)
     listed = json.loads((untrained.path / "skipped_steps.json").read_text())
-    assert listed == {str(step): source.records(step - 1) for step in (6, 7, 8)}
-    assert f"step 6 had {', '.join(map(str, source.records(5)))} (" in said
+    assert listed == {str(step): source.record_numbers(step - 1) for step in (6, 7, 8)}
+    assert f"step 6 had {', '.join(map(str, source.record_numbers(5)))} (" in said
     first, second = (bert_jax.load(path).params for path in (good, untrained.checkpoints / "00000008"))
     assert not jax.tree.all(jax.tree.map(np.array_equal, first, second))  # step 5 was a good one
 
@@ -107,7 +107,7 @@ def test_a_damaged_record_stops_the_run_or_is_skipped_and_counted(tiny_config, u
         shard_path(untrained.data(32), "train", 0),
         InstanceSource(PreparedData.unchecked(untrained.data(32)), "train")._starts[1],
     )
-    number = next(record for record in batches_of(tiny_config, untrained).records(4) if record < records)
+    number = next(record for record in batches_of(tiny_config, untrained).record_numbers(4) if record < records)
     data, record = bytearray(shard.read_bytes()), ShardReader(shard, records).read(number)
     data[data.find(record) + len(record) // 2] ^= 4
     shard.write_bytes(data)

@@ -124,7 +124,7 @@ def test_going_on_at_a_batch_gives_what_comes_there():
 
 def test_ordinals_number_the_sequences_of_a_phase():
     assert source()[2].ordinal[:, 0].tolist() == list(range(16, 24))
-    assert source()[2].tokens.ids[:, 0].tolist() == source().records(2)
+    assert source()[2].tokens.ids[:, 0].tolist() == source().record_numbers(2)
 
 
 def test_the_last_batch_of_an_evaluation_is_filled_up_with_weight_0():
