@@ -6,7 +6,7 @@ import numpy as np
 
 from bert_jax.config.training import OptimizerConfig
 from bert_jax.model.sharding import abstract
-from bert_jax.run.manifest import complete
+from bert_jax.run.checkpoint_manifest import complete
 from bert_jax.training.optimizer import make_optimizer
 from bert_jax.training.step import initial_state
 

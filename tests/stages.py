@@ -17,7 +17,7 @@ from conftest import command, faked_devices, program
 from bert_jax.config.operation import MeshConfig
 from bert_jax.config.run import RunConfig
 from bert_jax.inference.bert import load
-from bert_jax.run.run_config import write_config
+from bert_jax.run.recorded_config import write_config
 from bert_jax.system.errors import Interrupted
 from bert_jax.training import loop
 

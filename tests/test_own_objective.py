@@ -22,7 +22,7 @@ from bert_jax.pretraining.dataset import prepared_for
 from bert_jax.pretraining.objective import MaskedTokens, NextTokens
 from bert_jax.pretraining.pretrain import training_source
 from bert_jax.run.metrics import read_metrics
-from bert_jax.run.run_config import write_config
+from bert_jax.run.recorded_config import write_config
 from bert_jax.run.run_directory import RunDirectory
 from bert_jax.run.run_files import RunFiles
 from bert_jax.training.loop import train

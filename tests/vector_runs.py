@@ -7,7 +7,7 @@ from bert_jax.config.finetune import FinetuneConfig
 from bert_jax.config.task import TaskConfig
 from bert_jax.config.training import Phase
 from bert_jax.run.checkpoint import write_model
-from bert_jax.run.run_config import write_config
+from bert_jax.run.recorded_config import write_config
 from bert_jax.run.run_directory import RunDirectory
 from bert_jax.system.bucket import Place
 

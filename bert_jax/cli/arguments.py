@@ -18,7 +18,7 @@ from bert_jax.config.settings import Settings
 from bert_jax.config.unused import refuse_unused
 from bert_jax.interchange.model_path import local_place
 from bert_jax.run.config_files import AnyConfig, config_of_run, config_source, load_config, run_given_as_config
-from bert_jax.run.run_config import check_recorded_places, is_elsewhere
+from bert_jax.run.recorded_config import check_recorded_places, is_elsewhere
 from bert_jax.system.bucket import Place, place_of
 from bert_jax.system.errors import UsageError
 from bert_jax.system.machine import may_be_one_of_several

@@ -122,7 +122,7 @@ class Evaluate(JsonArguments, RowsArguments, InferenceArguments):
     def _evaluate_on_rows(self, files: "RunFiles", config: TaskRunConfig) -> "Results":
         """The metrics of a fine-tuned run on the rows of --data, or on its dev rows."""
         from bert_jax.finetuning.dataset import written_as
-        from bert_jax.run.run_config import check_recorded_places
+        from bert_jax.run.recorded_config import check_recorded_places
 
         if not self.data:
             check_recorded_places(config, self.run, ["task.dev"])

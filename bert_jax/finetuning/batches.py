@@ -11,10 +11,10 @@ from jaxtyping import Float, Int, UInt32
 from numpy.typing import ArrayLike, DTypeLike
 
 from bert_jax.batching.grouping import few_sizes, padded_length
+from bert_jax.batching.packing import best_fit
 from bert_jax.config.task import TaskConfig
 from bert_jax.config.task_kind import TaskKind
 from bert_jax.finetuning.task import IGNORED, Example, Target
-from bert_jax.instances.instances import best_fit
 from bert_jax.layout import Tokens, TokenSequence, lay_out, lay_out_sequences
 from bert_jax.model.task import HeadShape
 from bert_jax.training.input import permutation

@@ -23,6 +23,7 @@ from bert_jax.batching.grouping import (
     usual_lengths,
     windows,
 )
+from bert_jax.batching.packing import best_fit
 from bert_jax.config.task import TaskConfig
 from bert_jax.config.task_kind import TASK_KINDS
 from bert_jax.finetuning.batches import AnyArray, TaskBatch, places_in_rows, task_batch
@@ -31,7 +32,6 @@ from bert_jax.finetuning.dataset import LabelledRows, encoded
 from bert_jax.finetuning.retrieval import DOCUMENTS_AT_ONCE
 from bert_jax.finetuning.task import Example, Outcome, Prediction, Task
 from bert_jax.finetuning.vectors_task import PromptedText, SingleText
-from bert_jax.instances.instances import best_fit
 from bert_jax.records.compressed_files import suffix
 from bert_jax.records.decoded_lines import decoded_lines
 from bert_jax.records.record import Record

@@ -19,8 +19,8 @@ from bert_jax.finetuning.task import Prediction
 from bert_jax.model.bert import Parameters
 from bert_jax.model.sharding import make_mesh
 from bert_jax.records.record import Record, RowFormat
+from bert_jax.run.recorded_config import is_elsewhere
 from bert_jax.run.results import Results
-from bert_jax.run.run_config import is_elsewhere
 from bert_jax.system.errors import Setting, UsageError
 from bert_jax.system.progress import warn
 from bert_jax.system.reading import show

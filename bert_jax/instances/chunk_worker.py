@@ -9,6 +9,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from bert_jax.batching.packing import best_fit
 from bert_jax.config.data import DataConfig
 from bert_jax.instances.chunks import (
     DOCUMENTS,
@@ -22,7 +23,7 @@ from bert_jax.instances.chunks import (
     write_numbers,
 )
 from bert_jax.instances.held_out import divided, paragraph_hashes
-from bert_jax.instances.instances import Instances, best_fit, build_instances
+from bert_jax.instances.instances import Instances, build_instances
 from bert_jax.instances.marks import Marker, Marks
 from bert_jax.instances.prepared_data import HELD_OUT, TRAIN, Recipe
 from bert_jax.instances.segments import pack_sentences, pair_segments

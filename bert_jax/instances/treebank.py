@@ -6,10 +6,11 @@ from typing import Literal, NamedTuple
 
 import numpy as np
 
+from bert_jax.batching.packing import best_fit
 from bert_jax.config.data import DataConfig
 from bert_jax.config.prediction import UNIVERSAL_TAGS
 from bert_jax.instances.held_out import is_held_out
-from bert_jax.instances.instances import UNTAGGED, Instances, best_fit, build_instances
+from bert_jax.instances.instances import UNTAGGED, Instances, build_instances
 from bert_jax.instances.prepared_data import PreparedData
 from bert_jax.instances.segments import pack_sentences
 from bert_jax.instances.sentences import Sentences

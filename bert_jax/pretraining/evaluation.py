@@ -26,8 +26,8 @@ from bert_jax.model.sharding import batch_sharding, local_rows, make_mesh, on_me
 from bert_jax.pretraining.dataset import prepare_other, prepared_for, treebanks_of
 from bert_jax.pretraining.objective import PretrainingTrainer, pretraining_trainer
 from bert_jax.run.measurement import Means
+from bert_jax.run.recorded_config import is_elsewhere
 from bert_jax.run.results import Results
-from bert_jax.run.run_config import is_elsewhere
 from bert_jax.run.run_directory import RunDirectory
 from bert_jax.run.trained_model import TrainedModel
 from bert_jax.system.content import content_hash

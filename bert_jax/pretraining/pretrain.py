@@ -25,8 +25,8 @@ from bert_jax.pretraining.objective import MaskedTokens, PretrainingTrainer, pre
 from bert_jax.pretraining.teacher import teacher_parameters, with_teacher
 from bert_jax.records.python_values import Texts
 from bert_jax.run.checkpoint_choice import best_of
+from bert_jax.run.checkpoint_manifest import complete
 from bert_jax.run.hosts import check_connected, first_alone
-from bert_jax.run.manifest import complete
 from bert_jax.run.metrics import OnMeasured, read_metrics
 from bert_jax.run.python_input import check_call, write_texts
 from bert_jax.run.results import Results

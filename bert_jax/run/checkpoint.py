@@ -11,8 +11,7 @@ from jaxtyping import PyTree
 
 from bert_jax.model.bert import Parameters
 from bert_jax.run.checkpoint_choice import best_of
-from bert_jax.run.hosts import agreed, fails_together, is_first, wait_for_all
-from bert_jax.run.manifest import (
+from bert_jax.run.checkpoint_manifest import (
     KEPT,
     DamagedCheckpoint,
     Manifest,
@@ -28,6 +27,7 @@ from bert_jax.run.manifest import (
     set_aside,
     write_evaluation,
 )
+from bert_jax.run.hosts import agreed, fails_together, is_first, wait_for_all
 from bert_jax.run.measurement import with_sums
 from bert_jax.run.run_files import RunFiles
 from bert_jax.run.saved_state import bits_on_disk, restored_state

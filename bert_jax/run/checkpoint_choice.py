@@ -7,7 +7,7 @@ from types import MappingProxyType
 from typing import Literal, TypeVar
 
 from bert_jax.interchange.model_path import ANY_MODEL
-from bert_jax.run.manifest import (
+from bert_jax.run.checkpoint_manifest import (
     DamagedCheckpoint,
     Manifest,
     OpenCheckpoint,

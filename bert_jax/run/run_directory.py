@@ -11,10 +11,10 @@ from typing import cast
 
 from bert_jax.config.finetune import AnyRunConfig
 from bert_jax.config.training import TrainingConfig, same_until
+from bert_jax.run.checkpoint_manifest import checkpoint_damage, checkpoint_path, complete
 from bert_jax.run.hosts import is_first
-from bert_jax.run.manifest import checkpoint_damage, checkpoint_path, complete
+from bert_jax.run.recorded_config import described, differences, refuse_passwords, write_config
 from bert_jax.run.results import Results, read_results
-from bert_jax.run.run_config import described, differences, refuse_passwords, write_config
 from bert_jax.run.run_files import RunFiles
 from bert_jax.run.run_manifest import RunManifest
 from bert_jax.run.saved_state import check_name

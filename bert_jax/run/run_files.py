@@ -11,7 +11,7 @@ from bert_jax.config.settings import SettingsError
 from bert_jax.interchange.hub import model_place
 from bert_jax.interchange.model_folder import other_model, published_folder
 from bert_jax.interchange.tokenizer_config import PublishedFolder
-from bert_jax.run.run_config import IMPORTED, SCHEMA_VERSION, differences
+from bert_jax.run.recorded_config import IMPORTED, SCHEMA_VERSION, differences
 from bert_jax.run.run_manifest import MANIFEST, RunManifest
 from bert_jax.system.bucket import Place
 from bert_jax.system.errors import RunError, UsageError, command_line, listed, nothing_at

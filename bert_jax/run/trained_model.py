@@ -33,7 +33,7 @@ from bert_jax.run.checkpoint_choice import (
     looking_again,
     not_of_a_run,
 )
-from bert_jax.run.run_config import write_config
+from bert_jax.run.recorded_config import write_config
 from bert_jax.run.run_directory import RunDirectory
 from bert_jax.run.run_files import OpenedModels, RunFiles
 from bert_jax.run.saved_state import check_name, load_parameters, mean_of, saved_shapes

@@ -5,7 +5,7 @@ from typing import NamedTuple
 
 from bert_jax.instances.prepared_data import PreparedData
 from bert_jax.records.curation import curation_damage
-from bert_jax.run.manifest import checkpoint_damage, complete, lost_checkpoints
+from bert_jax.run.checkpoint_manifest import checkpoint_damage, complete, lost_checkpoints
 from bert_jax.run.metrics import DamagedLine, listed_damage, metrics_lines
 from bert_jax.run.run_directory import RunDirectory
 from bert_jax.run.run_files import no_run

@@ -17,7 +17,7 @@ from conftest import command_of_a_shell, program
 from stages import parameters, stages_of, started_until
 from warm_process import COMMAND
 
-from bert_jax.run.manifest import Manifest, complete
+from bert_jax.run.checkpoint_manifest import Manifest, complete
 from bert_jax.run.metrics import read_metrics
 from bert_jax.run.run_directory import RunDirectory
 from bert_jax.run.verification import verify

@@ -9,7 +9,7 @@ import pytest
 from conftest import command, program
 from stages import parameters, stages_of, started_until
 
-from bert_jax.run.manifest import complete
+from bert_jax.run.checkpoint_manifest import complete
 
 LONGEST_S = 60
 """A stopped run may take so long to end, on a busy machine: it may have to compile its step first."""

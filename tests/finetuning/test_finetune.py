@@ -25,10 +25,10 @@ from bert_jax.products.suite.processes import Processes
 from bert_jax.run import trained_model
 from bert_jax.run.checkpoint import write_model
 from bert_jax.run.checkpoint_choice import best_of, chosen_checkpoint
-from bert_jax.run.manifest import Manifest, checkpoint_path, complete
+from bert_jax.run.checkpoint_manifest import Manifest, checkpoint_path, complete
 from bert_jax.run.metrics import read_metrics
+from bert_jax.run.recorded_config import write_config
 from bert_jax.run.results import Results
-from bert_jax.run.run_config import write_config
 from bert_jax.run.run_directory import RunDirectory
 from bert_jax.run.run_files import RunFiles
 from bert_jax.run.trained_model import Provenance, TrainedModel

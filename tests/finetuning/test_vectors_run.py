@@ -14,7 +14,7 @@ from bert_jax.config.operation import LoggingConfig
 from bert_jax.config.task import TaskConfig
 from bert_jax.config.training import OptimizerConfig
 from bert_jax.finetuning.finetune import finetune
-from bert_jax.run.manifest import checkpoint_path
+from bert_jax.run.checkpoint_manifest import checkpoint_path
 from bert_jax.run.run_directory import RunDirectory
 from bert_jax.run.run_files import RunFiles
 from bert_jax.run.trained_model import TrainedModel

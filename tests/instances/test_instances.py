@@ -7,7 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from prepared_sets import build, read_all
 
-from bert_jax.instances.instances import best_fit, build_instances
+from bert_jax.batching.packing import best_fit
+from bert_jax.instances.instances import build_instances
 from bert_jax.instances.prepared_data import PreparedData
 from bert_jax.instances.segments import Segments
 from bert_jax.instances.shards import InstanceSource, decode_instances, encode_instances

@@ -14,7 +14,7 @@ from bert_jax.config.training import Phase
 from bert_jax.model.bert import Parameters
 from bert_jax.model.task import HeadShape, task_parameter_shapes
 from bert_jax.run.checkpoint import write_model
-from bert_jax.run.run_config import write_config
+from bert_jax.run.recorded_config import write_config
 from bert_jax.run.run_directory import RunDirectory
 from bert_jax.text.tokenizer import Tokenizer
 from bert_jax.text.vocabulary import SPECIAL_PIECES, Vocabulary

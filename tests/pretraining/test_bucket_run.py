@@ -11,7 +11,7 @@ from bert_jax.config.operation import LoggingConfig
 from bert_jax.config.training import Phase
 from bert_jax.pretraining.pretrain import pretrain
 from bert_jax.run import metrics
-from bert_jax.run.manifest import complete
+from bert_jax.run.checkpoint_manifest import complete
 from bert_jax.run.run_directory import RunDirectory
 from bert_jax.run.tracking import open_trackers
 from bert_jax.system.bucket import place_of

@@ -10,7 +10,7 @@ from bert_jax.cli.main import run as command
 from bert_jax.instances.prepared_data import PreparedData
 from bert_jax.pretraining import dataset
 from bert_jax.pretraining.evaluation import evaluate_run
-from bert_jax.run.run_config import write_config
+from bert_jax.run.recorded_config import write_config
 from bert_jax.run.run_files import RunFiles
 
 

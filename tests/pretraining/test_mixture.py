@@ -18,7 +18,7 @@ from bert_jax.pretraining.evaluation import evaluate_run
 from bert_jax.pretraining.mixture import check_epochs, source_shares, steps_at_words, words_a_step
 from bert_jax.pretraining.objective import pretraining_trainer
 from bert_jax.pretraining.pretrain import pretrain
-from bert_jax.run.manifest import complete
+from bert_jax.run.checkpoint_manifest import complete
 from bert_jax.run.metrics import read_metrics
 from bert_jax.run.remarks import by_language
 from bert_jax.run.results import Results

@@ -11,7 +11,7 @@ from bert_jax.pretraining.evaluation import evaluate_run
 from bert_jax.pretraining.inspection import seen_sequences
 from bert_jax.pretraining.pretrain import pretrain
 from bert_jax.run.metrics import read_metrics
-from bert_jax.run.run_config import write_config
+from bert_jax.run.recorded_config import write_config
 from bert_jax.run.run_directory import RunDirectory
 from bert_jax.run.run_files import RunFiles
 from bert_jax.system import progress

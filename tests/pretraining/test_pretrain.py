@@ -20,7 +20,7 @@ from bert_jax.pretraining import pretrain as pretrain_module
 from bert_jax.pretraining.evaluation import HeldOut, evaluate_run
 from bert_jax.pretraining.inspection import training_step
 from bert_jax.pretraining.pretrain import pretrain
-from bert_jax.run.manifest import Manifest, checkpoint_path, complete, delete_checkpoint
+from bert_jax.run.checkpoint_manifest import Manifest, checkpoint_path, complete, delete_checkpoint
 from bert_jax.run.metrics import read_metrics
 from bert_jax.run.run_directory import RunDirectory
 from bert_jax.system.errors import Interrupted, RunError, UsageError

@@ -15,7 +15,7 @@ from bert_jax.model.sharding import make_mesh
 from bert_jax.pretraining import pretrain as pretrain_module
 from bert_jax.pretraining.objective import pretraining_trainer
 from bert_jax.pretraining.pretrain import pretrain
-from bert_jax.run.manifest import complete
+from bert_jax.run.checkpoint_manifest import complete
 from bert_jax.run.measurement import Mean
 from bert_jax.run.metrics import read_metrics
 from bert_jax.run.run_directory import RunDirectory

@@ -29,7 +29,7 @@ from bert_jax.pretraining.objective import MaskedTokens, TaggedTokens, pretraini
 from bert_jax.pretraining.pretrain import pretrain, training_source
 from bert_jax.run import trained_model
 from bert_jax.run.metrics import read_metrics
-from bert_jax.run.run_config import write_config
+from bert_jax.run.recorded_config import write_config
 from bert_jax.run.run_directory import RunDirectory
 from bert_jax.system.errors import UsageError
 from bert_jax.training.step import example_keys

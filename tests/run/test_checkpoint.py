@@ -12,7 +12,7 @@ from small_states import equal, save, shapes_of, state_at, steps_in
 from bert_jax.run import checkpoint
 from bert_jax.run.checkpoint import Checkpoints
 from bert_jax.run.checkpoint_choice import chosen_checkpoint
-from bert_jax.run.manifest import Manifest, complete
+from bert_jax.run.checkpoint_manifest import Manifest, complete
 from bert_jax.run.measurement import Mean
 from bert_jax.run.run_files import RunFiles
 from bert_jax.run.run_manifest import RunManifest

@@ -12,7 +12,7 @@ from bert_jax.config.run import RunConfig
 from bert_jax.pretraining.vocabulary import _is_current
 from bert_jax.run.checkpoint import Checkpoints
 from bert_jax.run.checkpoint_choice import chosen_checkpoint
-from bert_jax.run.manifest import Manifest, checkpoint_damage, complete
+from bert_jax.run.checkpoint_manifest import Manifest, checkpoint_damage, complete
 from bert_jax.run.metrics import MetricsLog, read_metrics
 from bert_jax.run.results import Results
 from bert_jax.run.run_directory import RunDirectory

@@ -21,8 +21,8 @@ from bert_jax.instances.prepared_data import PreparedData
 from bert_jax.instances.shards import InstanceSource, shard_path
 from bert_jax.pretraining.pretrain import pretrain
 from bert_jax.run import hosts as hosts_module
+from bert_jax.run.checkpoint_manifest import checkpoint_path, delete_checkpoint
 from bert_jax.run.hosts import connect
-from bert_jax.run.manifest import checkpoint_path, delete_checkpoint
 from bert_jax.run.metrics import read_metrics
 from bert_jax.run.run_directory import RunDirectory
 from bert_jax.system import machine

@@ -7,7 +7,7 @@ import pytest
 
 from bert_jax.config.model import ModelConfig
 from bert_jax.config.run import RunConfig
-from bert_jax.run.run_config import differences
+from bert_jax.run.recorded_config import differences
 from bert_jax.run.run_directory import RunDirectory
 from bert_jax.run.run_files import RunFiles
 from bert_jax.system.errors import RunError, UsageError

@@ -9,7 +9,7 @@ import pytest
 import bert_jax
 from bert_jax.config.model import ModelConfig
 from bert_jax.config.run import RunConfig
-from bert_jax.run.manifest import (
+from bert_jax.run.checkpoint_manifest import (
     agree_with_list,
     checkpoint_damage,
     complete,

@@ -15,7 +15,7 @@ from bert_jax.config.operation import CheckpointConfig
 from bert_jax.config.training import Phase, TrainingConfig
 from bert_jax.pretraining.pretrain import pretrain
 from bert_jax.run import checkpoint_choice, trained_model
-from bert_jax.run.manifest import Manifest, checkpoint_path, delete_checkpoint
+from bert_jax.run.checkpoint_manifest import Manifest, checkpoint_path, delete_checkpoint
 from bert_jax.run.run_directory import RunDirectory
 from bert_jax.run.saved_state import mean_of
 from bert_jax.run.trained_model import TrainedModel

@@ -15,9 +15,9 @@ from bert_jax.model.sharding import make_mesh
 from bert_jax.pretraining.pretrain import pretrain
 from bert_jax.run import checkpoint_choice, manifest, run_files, trained_model
 from bert_jax.run.checkpoint_choice import CheckpointGone
-from bert_jax.run.manifest import Manifest, complete, delete_checkpoint, write_evaluation
+from bert_jax.run.checkpoint_manifest import Manifest, complete, delete_checkpoint, write_evaluation
+from bert_jax.run.recorded_config import write_config
 from bert_jax.run.results import Results
-from bert_jax.run.run_config import write_config
 from bert_jax.run.trained_model import TrainedModel
 from bert_jax.system.errors import RunError, UsageError
 

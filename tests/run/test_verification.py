@@ -8,7 +8,7 @@ from damages import flip_a_bit
 from bert_jax.cli.main import run as command
 from bert_jax.instances.prepared_data import PreparedData
 from bert_jax.run import verification
-from bert_jax.run.manifest import complete, delete_checkpoint, make_complete
+from bert_jax.run.checkpoint_manifest import complete, delete_checkpoint, make_complete
 from bert_jax.run.run_directory import RunDirectory
 from bert_jax.run.verification import Verdict, verify
 from bert_jax.system.errors import UsageError

@@ -12,7 +12,7 @@ from bert_jax.batching.sequences import joined
 from bert_jax.inference.bert import Bert, bert_of
 from bert_jax.inference.filling import masked_examples
 from bert_jax.products.report.run_summary import RunSummary
-from bert_jax.run.manifest import complete
+from bert_jax.run.checkpoint_manifest import complete
 from bert_jax.system.errors import first_line
 
 _SENTENCES, _TOP = 5, 3

@@ -13,7 +13,7 @@ from bert_jax.instances.shards import InstanceSource
 from bert_jax.interchange.model_folder import published_folder
 from bert_jax.pretraining.dataset import prepared_for
 from bert_jax.records.signatures import words_of
-from bert_jax.run.run_config import is_elsewhere
+from bert_jax.run.recorded_config import is_elsewhere
 from bert_jax.run.run_directory import RunDirectory
 from bert_jax.run.run_files import is_checkpoint
 from bert_jax.system.bucket import Place, place_of

@@ -30,7 +30,7 @@ from bert_jax.products.suite.suite_tables import (
 )
 from bert_jax.products.suite.tasks import SUITE_TASKS, FineTuning, SuiteTask
 from bert_jax.run.config_files import load_config, run_given_as_config
-from bert_jax.run.run_config import check_recorded_places
+from bert_jax.run.recorded_config import check_recorded_places
 from bert_jax.system.bucket import place_of
 from bert_jax.system.errors import UsageError, quoted
 from bert_jax.system.json_file import read_toml

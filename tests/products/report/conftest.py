@@ -10,7 +10,7 @@ from reports import HOSTILE
 from bert_jax.config.finetune import FinetuneConfig
 from bert_jax.config.task import TaskConfig
 from bert_jax.products.report.report import write_report
-from bert_jax.run.run_config import write_config
+from bert_jax.run.recorded_config import write_config
 from bert_jax.run.run_directory import RunDirectory
 from bert_jax.run.run_files import RunFiles
 

@@ -18,7 +18,7 @@ from bert_jax.products.report.model_views import _attention
 from bert_jax.products.report.report import write_report
 from bert_jax.products.report.run_summary import RunSummary
 from bert_jax.run.curves import Curve
-from bert_jax.run.run_config import write_config
+from bert_jax.run.recorded_config import write_config
 from bert_jax.run.run_files import RunFiles
 
 GOLDEN = Path(__file__).parents[2] / "golden"

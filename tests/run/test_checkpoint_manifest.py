@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from bert_jax.run.checkpoint_choice import best_of
-from bert_jax.run.manifest import checkpoint_damage, complete, incomplete, is_sound, make_complete
+from bert_jax.run.checkpoint_manifest import checkpoint_damage, complete, incomplete, is_sound, make_complete
 
 
 @pytest.fixture
