@@ -38,7 +38,7 @@ class AttentionPattern(NamedTuple):
     """Whether a query attends only to positions up to its own."""
     window: int | None = None
     """A query attends to keys at most this many positions away; None means no limit."""
-    rows: Int[Array, "B T"] | None = None
+    query_places: Int[Array, "B T"] | None = None
     """The place of each query in its row; None means that every token of the row is a query, in order."""
     has_query_stream: bool = False
     """Whether the queries of a query stream follow those of the row's tokens. They are no keys."""
@@ -58,14 +58,14 @@ class AttentionPattern(NamedTuple):
         if places is None:
             return self
         queries = jax.tree.map(lambda each: jnp.take_along_axis(each, places, axis=1), self.queries)
-        rows = places if self.rows is None else jnp.take_along_axis(self.rows, places, axis=1)
-        return self._replace(queries=queries, rows=rows, has_query_stream=False)
+        query_places = places if self.query_places is None else jnp.take_along_axis(self.query_places, places, axis=1)
+        return self._replace(queries=queries, query_places=query_places, has_query_stream=False)
 
     @property
     def query_positions(self) -> Int[Array, "B T"] | None:
         """The position of each query in its sequence; None if each row holds one sequence and every token is a
         query."""
-        return self.rows if self.sequences == 1 else self.queries.position
+        return self.query_places if self.sequences == 1 else self.queries.position
 
     def admitted(self) -> Bool[Array, "B #T S"]:
         """The pattern as booleans, for the exact form. One row stands for all queries that attend to the same keys."""

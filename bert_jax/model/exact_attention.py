@@ -36,7 +36,7 @@ def exact_attention(
     `dropout_keys`: one key for each sequence and head; None means no dropout. `terms` are added to the products of
     queries and keys; None: nothing is added.
     """
-    if pattern.rows is None and (block := band(query.shape[1], pattern.window)):
+    if pattern.query_places is None and (block := band(query.shape[1], pattern.window)):
         return _in_bands(query, key, value, pattern, rate, dropout_keys, block)
     if is_in_strips(query.shape[1], key.shape[1]):
         return _in_strips(query, key, value, pattern, rate, dropout_keys, terms)
@@ -125,7 +125,9 @@ def _in_bands(query, key, value, pattern: AttentionPattern, rate, dropout_keys, 
 def _in_strips(query, key, value, pattern: AttentionPattern, rate, dropout_keys, terms) -> Float[Array, "B T H K"]:
     """Attention of _STRIP queries at a time; the backward pass computes their probabilities again."""
     length, strips = query.shape[1], -(-query.shape[1] // _STRIP)
-    rows = jnp.broadcast_to(jnp.arange(length), query.shape[:2]) if pattern.rows is None else pattern.rows
+    numbers = pattern.query_places
+    if numbers is None:
+        numbers = jnp.broadcast_to(jnp.arange(length), query.shape[:2])
 
     def cut(x: Array) -> Array:
         x = jnp.pad(x, [(0, 0), (0, strips * _STRIP - length), *[(0, 0)] * (x.ndim - 2)])
@@ -133,14 +135,13 @@ def _in_strips(query, key, value, pattern: AttentionPattern, rate, dropout_keys,
 
     @jax.checkpoint
     def strip(part: tuple[Array, Places, Array, Array | None]) -> Array:
-        query, places, rows, terms = part
+        query, places, numbers, terms = part
         terms = None if terms is None else terms.swapaxes(1, 2)
-        return exact_attention(
-            query, key, value, pattern._replace(queries=places, rows=rows), rate, dropout_keys, terms
-        )
+        of_strip = pattern._replace(queries=places, query_places=numbers)
+        return exact_attention(query, key, value, of_strip, rate, dropout_keys, terms)
 
     terms = None if terms is None else terms.swapaxes(1, 2)
-    parts = jax.tree.map(cut, (query, pattern.queries, rows, terms))
+    parts = jax.tree.map(cut, (query, pattern.queries, numbers, terms))
     context = jnp.moveaxis(jax.lax.map(strip, parts), 0, 1)
     return context.reshape(query.shape[0], strips * _STRIP, *query.shape[2:])[:, :length]
 

@@ -66,6 +66,6 @@ class BucketedPositions(nn.Module):
         """The queries unchanged, and the terms times sqrt(K), by which attention divides them."""
         assert pattern.distances is not None, "the encoder sets the distances"
         scores = pattern.distances.T[:, None, None] * math.sqrt(query.shape[-1])
-        shape = (1, query.shape[1]) if pattern.rows is None else query.shape[:2]
+        shape = (1, query.shape[1]) if pattern.query_places is None else query.shape[:2]
         scores = jnp.broadcast_to(scores, (len(scores), *shape, scores.shape[-1]))
         return query, by_distance(scores, pattern).swapaxes(0, 1)

@@ -69,8 +69,8 @@ class DisentangledPositions(nn.Module):
         # For key j and query i the distance is i - j, so rows of keys count the distances the other way round.
         reversed_queries = jnp.roll(of_distance[::-1, 0], 1, axis=0)
         from_positions = of_rows_in_order(_with_distances(key, reversed_queries)).swapaxes(2, 3)
-        if pattern.rows is not None:
-            from_positions = jnp.take_along_axis(from_positions, pattern.rows[None, :, :, None], axis=2)
+        if pattern.query_places is not None:
+            from_positions = jnp.take_along_axis(from_positions, pattern.query_places[None, :, :, None], axis=2)
         terms = by_distance(to_positions, pattern) + from_positions
         return query / math.sqrt(_TERMS), terms.swapaxes(0, 1) / math.sqrt(_TERMS)
 

@@ -91,11 +91,11 @@ def by_distance(scores: Float[Array, "H B T M"], pattern: AttentionPattern) -> F
     """The score of each query with each key, from the query's scores with all M = 2 S distances from S down to
     1 - S."""
     size = pattern.keys.sequence.shape[1]
-    if pattern.rows is None:
+    if pattern.query_places is None:
         return of_rows_in_order(scores)
     # With a query stream, the first S queries are the row's own tokens in order.
     in_order = size if pattern.has_query_stream else 0
-    rest = scores_from(scores[:, :, in_order:], size - pattern.rows[:, in_order:], size)
+    rest = scores_from(scores[:, :, in_order:], size - pattern.query_places[:, in_order:], size)
     return jnp.concatenate([of_rows_in_order(scores[:, :, :size]), rest], axis=2) if in_order else rest
 
 
@@ -140,7 +140,7 @@ def with_query_stream(
     queries = jax.tree.map(lambda *each: jnp.concatenate(each, axis=1), content, stream)
     rows = jnp.broadcast_to(jnp.arange(ranks.shape[1]), ranks.shape)
     return pattern._replace(
-        queries=queries, keys=content, rows=jnp.concatenate([rows, places], axis=1), has_query_stream=True
+        queries=queries, keys=content, query_places=jnp.concatenate([rows, places], axis=1), has_query_stream=True
     )
 
 
