@@ -12,7 +12,7 @@ from bert_jax.interchange.model_folder import GOOGLE_CONFIG, HUGGING_FACE_CONFIG
 from bert_jax.interchange.model_path import INDEX, WEIGHTS
 from bert_jax.interchange.model_settings import Activation, architecture_of, model_config, model_facts
 from bert_jax.interchange.pooling_files import has_modules, read_modules
-from bert_jax.interchange.relatives import RELATIVES, relative_of
+from bert_jax.interchange.relatives import RELATIVES, Relative, relative_of
 from bert_jax.interchange.tensor_names import SEGMENTS, expected_tensors, select, to_parameters
 from bert_jax.interchange.tensorflow_checkpoint import find_tensorflow_checkpoint, read_tensorflow_checkpoint
 from bert_jax.interchange.tensors import Tensor, read_safetensors
@@ -89,36 +89,14 @@ def open_model_directory(
         raise UsageError(f"there is no folder {place}; give one with a model's files")
     directory = fetched(place)
     folder = folder or PublishedFolder(directory)
-    has_safetensors = any((directory / name).is_file() for name in (WEIGHTS, INDEX))
-    checkpoint = None if has_safetensors else find_tensorflow_checkpoint(directory)
-    if not has_safetensors and not checkpoint:
-        raise UsageError(_nothing_to_read(directory))
-    configs = (directory / HUGGING_FACE_CONFIG, directory / GOOGLE_CONFIG)
-    path = next((path for path in configs if path.is_file()), None)
-    if path is None or (values := folder.values(path.name)) is None:
-        raise UsageError(f"{directory} has neither {HUGGING_FACE_CONFIG} nor {GOOGLE_CONFIG}; put the model's there")
-    slots: list[str] = []
-    not_listed: list[str] = []
-    if checkpoint:
-        tensors, slots = read_tensorflow_checkpoint(checkpoint)
-        relative = RELATIVES["bert"]
-    else:
-        tensors, not_listed = read_safetensors(directory)
-        if adapters := sorted(directory.glob("adapter_*")):
-            say(f"the lora_ tensors beside the model, {adapters[0]}, are an adapter and aren't used; {MERGE}")
-        if any(".base_layer." in name for name in tensors):
-            raise UsageError(f"{directory}: its tensors are named as a model and an adapter (base_layer); {MERGE}")
-        relative = relative_of(values, str(path)).of_file(values)
+    checkpoint = _tensorflow_checkpoint(directory)
+    path, values = _settings(folder)
+    stored = _stored_tensors(directory, checkpoint, path, values)
     config = model_config(values, path, activation, is_google=bool(checkpoint))
-    selected, absent, unused = select(tensors, config, directory, relative, architecture_of(values))
-    unused |= dict.fromkeys(not_listed, f"not listed in {INDEX}")
+    selected, absent, unused = select(stored.tensors, config, directory, stored.relative, architecture_of(values))
+    unused |= dict.fromkeys(stored.not_listed, f"not listed in {INDEX}")
     tokenizer, has_segments, tokenizer_facts = read_tokenizer(folder, config, lowercase)
-    _check_special_ids(values, path, config, tokenizer.vocabulary)
-    if config.class_token == "last" and tokenizer.vocabulary.class_token != "last":
-        raise UsageError(
-            f"{directory}: the tokenizer sets {tokenizer.vocabulary.framed('text')}, and the model has its class token "
-            "after the text; tokenizer and model don't belong together"
-        )
+    _check_tokenizer(tokenizer.vocabulary, values, path, config)
     rows, pieces = config.num_word_rows, len(tokenizer.vocabulary)
     if rows > pieces:
         say(f"the model has {rows:,} rows for {pieces:,} pieces: {rows - pieces:,} are kept and never predicted")
@@ -131,14 +109,69 @@ def open_model_directory(
         selected[SEGMENTS] = selected[SEGMENTS].rows(0, 1)
     facts = [
         *model_facts(values, config, path.name, activation, is_google=bool(checkpoint)),
-        _tensor_facts(selected, absent, unused, slots),
+        _tensor_facts(selected, absent, unused, stored.slots),
         *tokenizer_facts,
     ]
     remark = tokenizer.impossible_remark
     reading = Reading(subject=f"model {place}", facts=facts, remarks=[remark] if remark else [])
     return PublishedModel(
-        config, tokenizer, absent, unused, slots, selected, directory, folder.config.model_max_length, reading
+        config, tokenizer, absent, unused, stored.slots, selected, directory, folder.config.model_max_length, reading
     )
+
+
+def _tensorflow_checkpoint(directory: Path) -> Path | None:
+    """The TensorFlow checkpoint in the folder; None if it has safetensors files, which come first. Raises UsageError if
+    it has neither."""
+    if any((directory / name).is_file() for name in (WEIGHTS, INDEX)):
+        return None
+    if not (checkpoint := find_tensorflow_checkpoint(directory)):
+        raise UsageError(_nothing_to_read(directory))
+    return checkpoint
+
+
+def _settings(folder: PublishedFolder) -> tuple[Path, JsonObject]:
+    """The model's config file and its values. Raises UsageError if there is none."""
+    for name in (HUGGING_FACE_CONFIG, GOOGLE_CONFIG):
+        if (values := folder.values(name)) is not None:
+            return folder.path / name, values
+    raise UsageError(f"{folder.path} has neither {HUGGING_FACE_CONFIG} nor {GOOGLE_CONFIG}; put the model's there")
+
+
+class _StoredTensors(NamedTuple):
+    """The tensors of a folder under the names of its files."""
+
+    tensors: dict[str, Tensor]
+    relative: Relative
+    """The family whose names they have."""
+    slots: list[str] = []
+    """Names of the optimizer's tensors."""
+    not_listed: list[str] = []
+    """Names of tensors that are in a file and not in its index."""
+
+
+def _stored_tensors(directory: Path, checkpoint: Path | None, path: Path, values: JsonObject) -> _StoredTensors:
+    """The tensors of `checkpoint`, or of the safetensors files in `directory`. `values`: the settings in the file
+    `path`. Raises UsageError for an adapter, and for a family that isn't known."""
+    if checkpoint:
+        tensors, slots = read_tensorflow_checkpoint(checkpoint)
+        return _StoredTensors(tensors, RELATIVES["bert"], slots)
+    tensors, not_listed = read_safetensors(directory)
+    if adapters := sorted(directory.glob("adapter_*")):
+        say(f"the lora_ tensors beside the model, {adapters[0]}, are an adapter and aren't used; {MERGE}")
+    if any(".base_layer." in name for name in tensors):
+        raise UsageError(f"{directory}: its tensors are named as a model and an adapter (base_layer); {MERGE}")
+    return _StoredTensors(tensors, relative_of(values, str(path)).of_file(values), not_listed=not_listed)
+
+
+def _check_tokenizer(vocabulary: Vocabulary, values: JsonObject, path: Path, config: ModelConfig) -> None:
+    """Raises UsageError if the tokenizer doesn't belong to the model, by the ids of special pieces in `values`, read
+    from `path`, and by the place of the class token."""
+    _check_special_ids(values, path, config, vocabulary)
+    if config.class_token == "last" and vocabulary.class_token != "last":
+        raise UsageError(
+            f"{path.parent}: the tokenizer sets {vocabulary.framed('text')}, and the model has its class token after "
+            "the text; tokenizer and model don't belong together"
+        )
 
 
 def _check_special_ids(values: JsonObject, path: Path, config: ModelConfig, vocabulary: Vocabulary) -> None:

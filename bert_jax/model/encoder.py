@@ -102,10 +102,10 @@ class Block(nn.Module):
         """The block's output at `places` of each row (None: at all T), and its attention if requested. `queries` stand
         in place of the vectors of `x` at `places`; keys and values are always those of `x`."""
         config = self.config
-        before, after = config.norm == "pre", config.norm == "post"
-        norm = LayerNorm(config, name="attention_norm")
+        before = config.norm == "pre"
+        attention_norm = LayerNorm(config, name="attention_norm")
         attention = SelfAttention(config, self.attention, self.local, name="attention")
-        inputs = norm(x) if before and not self.first else x
+        inputs = attention_norm(x) if before and not self.first else x
         # With model.norm=post, queries and residual stream have the same vectors. They are gathered once: XLA merges
         # the gradients of two gathers into one scatter, which adds to each place twice, on GPUs in any order.
         here = at_places(x, places) if queries is None else queries
@@ -115,16 +115,17 @@ class Block(nn.Module):
         )
         at_them = pattern.of_queries(places)
         dropout_places = at_them.queries.sequence, at_them.query_positions
-        x = here + token_dropout(attended, config.dropout, dropout_keys.attended, *dropout_places)
-        x = row_major(x)
-        x = norm(x) if after else x
-        norm = LayerNorm(config, name="feedforward_norm")
+
+        def summed(stream: Array, output: Array, keys: Key[Array, "B N"] | None, norm: LayerNorm) -> Array:
+            total = row_major(stream + token_dropout(output, config.dropout, keys, *dropout_places))
+            return total if before else norm(total)
+
+        x = summed(here, attended, dropout_keys.attended, attention_norm)
+        feedforward_norm = LayerNorm(config, name="feedforward_norm")
         feedforward = FeedForward(config, name="feedforward")
         nn.share_scope(self, feedforward)  # shares the block's scope, so that its parameters lie beside the attention's
-        output = feedforward(norm(x) if before else x)
-        x += token_dropout(output, config.dropout, dropout_keys.output, *dropout_places)
-        x = row_major(x)
-        return norm(x) if after else x, probabilities
+        output = feedforward(feedforward_norm(x) if before else x)
+        return summed(x, output, dropout_keys.output, feedforward_norm), probabilities
 
 
 class Encoder(nn.Module):

@@ -196,44 +196,33 @@ def _opened(
 
 
 def _trained_here(run: RunFiles, step: int | None, average: int | None, further: Parameters) -> TrainedModel:
-    path = run.path
     chosen = chosen_checkpoint(run, step, newest=average is not None)
     checkpoint, manifest = chosen.path, chosen.manifest
     tokenizer, settings = chosen.files.tokenizer, chosen.files.config
-    if checkpoint != path:
+    if checkpoint != run.path:
         if run.damage:
-            warn(f"{path}: {run.damage}; the copy in {checkpoint.name} is used (bert-jax verify looks at all files)")
+            warn(
+                f"{run.path}: {run.damage}; the copy in {checkpoint.name} is used (bert-jax verify looks at all files)"
+            )
         else:
             run.refuse_stranger(chosen.files)
-    saved_model, task = settings.model, settings.task
-    if saved_model.vocabulary_size not in (None, len(tokenizer.vocabulary)):
-        raise UsageError(
-            f"{checkpoint}: its tokenizer has {len(tokenizer.vocabulary):,} pieces and its config.json says "
-            f"{saved_model.vocabulary_size:,}; they don't belong together"
-        )
-    phase = settings.phase_of(manifest.step)
-    base = settings.phases[phase].rotary_base or saved_model.rotary_base
-    config = saved_model.replace(vocabulary_size=len(tokenizer.vocabulary), rotary_base=base)
+    config, task = _sized(settings, manifest.step, tokenizer, checkpoint), settings.task
     saved = saved_shapes(checkpoint)
     shapes = (
         task_parameter_shapes(config, HeadShape.of(task))
         if task
         else parameter_shapes(config, absent_parts(saved, config)) | further
     )
-    # Parts that only the training uses: the heads of a Python program's own objective, the head for tags, and the
-    # teacher.
-    asked = settings.objective
-    is_taught = isinstance(settings, RunConfig) and settings.teacher is not None
-    has_further_parts = is_taught or bool(asked and (asked.class_name or asked.tags))
-    if asked and asked.tags and not further:
-        _say_of_tags(path, asked.tags)
-    _refuse_others(checkpoint, saved, shapes, has_further_parts)
+    if settings.objective and settings.objective.tags and not further:
+        _say_of_tags(run.path, settings.objective.tags)
+    of_training = _has_parts_of_training(settings)
+    _refuse_others(checkpoint, saved, shapes, of_training)
     _refuse_bombs(checkpoint, shapes, sum(total.size for total in manifest.files.values()))
-    begin = settings.steps_of(phase).start
+    begin = settings.steps_of(settings.phase_of(manifest.step)).start
     averaged = earlier_undamaged(run, checkpoint, average - 1, after=begin) if average else []
     for before in averaged:
         run.refuse_stranger(before.files)
-        _refuse_others(before.path, saved_shapes(before.path), shapes, has_further_parts)
+        _refuse_others(before.path, saved_shapes(before.path), shapes, of_training)
     earlier = [before.path for before in averaged]
 
     def read(shardings: PyTree) -> Parameters:
@@ -242,7 +231,28 @@ def _trained_here(run: RunFiles, step: int | None, average: int | None, further:
 
     steps = (*(int(one.name) for one in reversed(earlier)), manifest.step)
     provenance = Provenance(settings, steps, chosen.files.origin)
-    return TrainedModel(path, config, tokenizer, shapes, read, provenance, task)
+    return TrainedModel(run.path, config, tokenizer, shapes, read, provenance, task)
+
+
+def _sized(settings: AnyRunConfig, step: int, tokenizer: Tokenizer, checkpoint: Place) -> ModelConfig:
+    """The settings of the model after `step`, with its vocabulary's size and its phase's positions. Raises UsageError
+    if they are for another vocabulary."""
+    model, pieces = settings.model, len(tokenizer.vocabulary)
+    if model.vocabulary_size not in (None, pieces):
+        raise UsageError(
+            f"{checkpoint}: its tokenizer has {pieces:,} pieces and its config.json says {model.vocabulary_size:,}; "
+            "they don't belong together"
+        )
+    base = settings.phases[settings.phase_of(step)].rotary_base or model.rotary_base
+    return model.replace(vocabulary_size=pieces, rotary_base=base)
+
+
+def _has_parts_of_training(settings: AnyRunConfig) -> bool:
+    """Whether a checkpoint may have parts that only the training uses: heads of a Python program's own objective, the
+    head for tags, and the teacher."""
+    asked = settings.objective
+    is_taught = isinstance(settings, RunConfig) and settings.teacher is not None
+    return is_taught or bool(asked and (asked.class_name or asked.tags))
 
 
 @functools.lru_cache(maxsize=16)  # a model may be opened several times in a command
