@@ -146,6 +146,7 @@ def _prospect(case: Case, batch_sizes: tuple[int, ...], settings: list[str]) -> 
     from bert_jax.model.size import step_memory
     from bert_jax.pretraining.objective import expected_vocabulary_size
     from bert_jax.training.devices import TOO_MUCH, device_memory, gigabytes
+    from bert_jax.training.optimizer import make_optimizer
 
     arguments = Bench.parse(case.flags(batch_sizes[0]) + settings)  # a wrong flag ends it all
     config = arguments.config
@@ -154,6 +155,7 @@ def _prospect(case: Case, batch_sizes: tuple[int, ...], settings: list[str]) -> 
     mesh = make_mesh(config.mesh)
     there = device_memory(mesh.local_devices[0])
     slots, sequences = config.slots(case.length), config.data.sequences_a_row(case.length)
+    optimizer = make_optimizer(config.optimizer)
     reason, hopeful = "no batch size is given", []
     for size in batch_sizes:
         phase = config.phases[0].replace(batch_size=size, length=case.length)
@@ -163,7 +165,8 @@ def _prospect(case: Case, batch_sizes: tuple[int, ...], settings: list[str]) -> 
         except UsageError as error:
             reason = str(error)
             continue
-        needed = step_memory(config.execution, model, mesh, phase, predictions=slots, packed=sequences).total
+        memory = step_memory(config.execution, model, mesh, phase, optimizer, predictions=slots, packed=sequences)
+        needed = memory.total
         if there and needed > TOO_MUCH * there:
             reason = f"{size:,} sequences take about {gigabytes(needed)} by formula, and there are {gigabytes(there)}"
         else:

@@ -327,10 +327,10 @@ def expected_objective(config: AnyRunConfig, opened: "OpenedModels") -> "Objecti
         from bert_jax.pretraining.objective import expected_vocabulary_size, pretraining_objective
 
         size = expected_vocabulary_size(config, opened)
-        if config.teacher and not config.distillation.settings:
-            from bert_jax.pretraining.teacher import open_teacher, with_teacher  # imports the tokenizers' libraries
+        if config.teacher:
+            from bert_jax.pretraining.teacher import with_named_teacher  # imports the tokenizers' libraries
 
-            config = with_teacher(config, open_teacher(config, opened))
+            config = with_named_teacher(config, opened)
         return pretraining_objective(config, size, _MASK_ID)
     from bert_jax.finetuning.contrast import make_objective  # imports libraries that pretraining does without
 

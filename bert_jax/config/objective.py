@@ -82,7 +82,7 @@ class MaskSetting(NamedTuple):
     replaces: bool = False
     """Whether it says what replaces the chosen tokens; otherwise it says which tokens are chosen."""
     in_training_only: bool = False
-    """Whether the masks of held-out sequences don't depend on it."""
+    """Whether it changes masks in training only."""
 
 
 class ObjectiveConfig(Settings):

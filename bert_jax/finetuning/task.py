@@ -213,8 +213,8 @@ class Task(Generic[Gold]):
         raise NotImplementedError
 
     def row_outcomes(self, golds: Sequence[Gold], predictions: Sequence[Prediction]) -> dict[str, Any]:
-        """What the suite compares models by, row by row: `golds` and `predicted`, classes or numbers; or `tag_counts`,
-        for some metrics each row's numbers of true, predicted and right items. Empty if rows aren't compared."""
+        """What the suite compares models by, row by row: `golds` and `predicted`, classes or numbers; or `tag_counts`:
+        by metric, how many items of each row are true, predicted and right. Empty if rows aren't compared."""
         raise NotImplementedError
 
     def mistake(self, outcome: Outcome, gold: Gold, prediction: Prediction) -> Wrong | None:

@@ -81,13 +81,14 @@ class ScoreTotals:
 
     @property
     def content(self) -> JsonObject:
-        """The sums, the `perplexity` and the `bits_per_character`; these two are None without a scored text.
+        """The sums, the `perplexity` and the `bits_per_character`; these two are None without a scored text,
+        and the bits also without a character that isn't a space.
 
         The perplexity is exp(- score / tokens); for a model that masks, it is the pseudo-perplexity (Salazar et al.
         2020).
         """
         perplexity = math.exp(min(-self.score / self.tokens, _LARGEST)) if self.scored else None
-        bits = -self.score / math.log(2) / self.characters if self.scored else None
+        bits = -self.score / math.log(2) / self.characters if self.characters else None
         return asdict(self) | {"perplexity": perplexity, "bits_per_character": bits}
 
 

@@ -108,8 +108,8 @@ def initial_parameters(
     if not config.vocabulary.exchange:
         check_extension(trained.tokenizer, tokenizer)
     trained, params = trained.with_parameters(mesh)
-    absent, named = absent_parts(trained.shapes, config.model), set[str]()
-    """`named`: the parts of which another line says how they begin."""
+    absent = absent_parts(trained.shapes, config.model)
+    named = set[str]()  # parts whose beginning another message describes
     if _drops_segments(trained, config.model):
         trained, params = _without_segments(trained, params, config.model)
         absent, named = absent_parts(trained.shapes, config.model), {*_READ_FROM_PAIRS}

@@ -69,6 +69,13 @@ def with_teacher(config: RunConfig, trained: TrainedModel | None) -> RunConfig:
     return config.change(distillation={"settings": model.model_dump_json()})
 
 
+def with_named_teacher(config: RunConfig, opened: OpenedModels) -> RunConfig:
+    """`config` with the settings of the teacher that it names, which is opened only if they aren't known. Raises what
+    `open_teacher` does."""
+    known = config.teacher is None or config.distillation.settings
+    return config if known else with_teacher(config, open_teacher(config, opened))
+
+
 def check_pieces(config: RunConfig, teacher: Tokenizer, student: Tokenizer) -> None:
     """Raises UsageError if the pieces of teacher and student differ."""
     theirs, ours = teacher.vocabulary.pieces, student.vocabulary.pieces

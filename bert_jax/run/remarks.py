@@ -93,8 +93,9 @@ def _adapted_figures(results: Results) -> str:
 
 
 def nothing_learned_of_task(results: Results) -> str:
-    """A remark on a fine-tuned model that is no better than its baseline or predicts one answer; empty for others. It
-    is also empty for vectors of texts, whose baselines compare words: see `behind_words`."""
+    """A remark on a fine-tuned model that is no better than its baseline, predicts one answer, or predicts numbers of a
+    wrong scale; empty for others. It is also empty for vectors of texts, whose baselines compare words: see
+    `behind_words`."""
     metrics, metric, score, baseline = results.metrics, results.metric, results.score, results.baseline
     if metric is None or score is None or baseline is None or score >= 1 or results.baselines:
         return ""
@@ -103,7 +104,8 @@ def nothing_learned_of_task(results: Results) -> str:
     elif metric == "entity_f1" and metrics.get("accuracy", math.inf) < baseline.get("accuracy", -math.inf):
         found = "Giving every word the most frequent tag would be right more often than the model"
     elif score <= baseline.get(metric, -math.inf):
-        found = "The model is no better than the baseline, which gives the most frequent answer for every row"
+        constant = "mean of the numbers" if "squared_error" in baseline else "most frequent answer"
+        found = f"The model is no better than the baseline, which gives the {constant} for every row"
     elif metrics.get("squared_error", 0) > baseline.get("squared_error", math.inf):
         return (
             "The squared error is larger than that of the mean for every row. A correlation doesn't show that: the "

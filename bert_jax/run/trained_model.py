@@ -89,7 +89,8 @@ class TrainedModel(NamedTuple):
     although its encoder can be used. None if it can, and for every other model."""
 
     def with_parameters(self, mesh: Mesh) -> tuple["TrainedModel", Parameters]:
-        """This model and its parameters on `mesh`; if a training has deleted its checkpoint, those of another one."""
+        """This model and its parameters on `mesh`. If a training has deleted its checkpoint: another checkpoint of the
+        run, with its parameters."""
         try:
             return self, self.read(tree_shardings(self.shapes, mesh))
         except CheckpointGone:

@@ -23,6 +23,11 @@ LEARNED_NOTHING = ": little or nothing was learned from the texts. Try another l
             "The model predicts '[b]even' for every row",
         ),
         ({"baseline": {"accuracy": 0.5}, "constant_prediction": []}, "The model predicts [] for every row"),
+        (
+            {"metric": "pearson", "score": -0.1, "squared_error": 3.0}
+            | {"baseline": {"pearson": 0.0, "squared_error": 2.0}},
+            "The model is no better than the baseline, which gives the mean of the numbers for every row",
+        ),
         ({"score": 1.0, "baseline": {"accuracy": 1.0}, "constant_prediction": "even"}, ""),  # so are all dev rows
         (
             {"metric": "entity_f1", "baseline": {"accuracy": 0.9, "entity_f1": 0.0}},

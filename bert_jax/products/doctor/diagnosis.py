@@ -42,9 +42,9 @@ both of causal models (Muennighoff et al. 2023)."""
 
 
 def most_epochs(config: RunConfig) -> int:
-    """The epochs after which more repetition adds nothing. Masks are drawn anew in each epoch, so encoders gain from
-    more of them than causal models do ("Passes over a small text" in docs/experiments.md)."""
-    return _MOST_EPOCHS_OF_CAUSAL if config.model.causal else MOST_PASSES
+    """The epochs after which more repetition adds nothing. Masks are drawn anew in each epoch, so models that fill them
+    gain from more epochs than causal models do ("Passes over a small text" in docs/experiments.md)."""
+    return MOST_PASSES if config.objective.chooses_units else _MOST_EPOCHS_OF_CAUSAL
 
 
 def _from_to(numbers: tuple[int, int]) -> str:

@@ -299,11 +299,8 @@ class RoadFinder:
 
     def _estimate(self, shape: ModelConfig, time_of_flop: Estimate) -> Estimate:
         config, phase = self._config, _TRAINING
-        predictions, mesh, optimizer = (
-            config.slots(phase.length),
-            make_mesh(config.mesh),
-            make_optimizer(config.optimizer),
-        )
+        predictions, mesh = config.slots(phase.length), make_mesh(config.mesh)
+        optimizer = make_optimizer(config.optimizer)
         memory = step_memory(config.execution, shape, mesh, phase, optimizer, predictions=predictions, packed=1)
         flops = float(phase.steps * phase.batch_size) * train_flops(shape, phase.length, predictions)
         return Estimate(

@@ -4,31 +4,31 @@ import itertools
 from collections.abc import Mapping
 
 from bert_jax.config.data import CURATION
-from bert_jax.config.objective import HELD_OUT_MASKS, UnitKind
+from bert_jax.config.objective import HELD_OUT_MASKS, UnitKind, Units
 from bert_jax.config.run import RunConfig
 from bert_jax.products.suite.suite_tables import SuiteTables
 from bert_jax.system.errors import Setting, UsageError
 
 _OF_DOCUMENTS = ("source", "layout", "undecodable", "deduplicate", "drop_boilerplate", "held_out")
-"""Settings of the text that decide which documents are held out. The others of CURATION drop whole documents, so a
-recipe that differs in these alone hasn't trained on documents that are held out of another."""
+"""Settings of the text that decide which documents are held out. The other settings of CURATION only drop whole
+documents. If recipes differ in these alone, no recipe trains on a document that another one holds out."""
 _OF_HELD_OUT = {
     "shared": {f"data.{name}" for name in _OF_DOCUMENTS},
     "own": {f"data.{name}" for name in (*_OF_DOCUMENTS, *CURATION)}
     | {f"objective.{name}" for name in ("predict", "units", *HELD_OUT_MASKS)},
 }
-"""The settings that are equal in all recipes, by whose vocabulary they have. With a shared one, all are measured on the
-first recipe's sequences; with their own, each is measured on its own sequences of the same documents."""
+"""Settings that must be equal in all recipes, by the suite's `vocabulary`. If it is shared, all recipes are measured on
+the first one's sequences; otherwise each is measured on its own sequences of the same documents."""
 
 
-def held_out_config(recipe: RunConfig, first: RunConfig, units: UnitKind) -> RunConfig:
+def held_out_config(recipe: RunConfig, first: RunConfig, units: UnitKind | Units) -> RunConfig:
     """The settings by which a recipe's model is measured on the first recipe's held-out sequences: the recipe's model
     and the question about tokens that it learned, with the first recipe's data, masks and evaluation.
 
     Raises UsageError for a model that can't read these sequences, and for units that aren't marked in them.
     """
     masks = first.objective.model_dump(include=set(HELD_OUT_MASKS)) | {"units": units}
-    objective = recipe.objective.replace(**masks, pair="none")
+    objective = recipe.objective.replace(**masks, pair="none", tags=None)
     phase = first.phases[0].replace(rotary_base=recipe.phases[-1].rotary_base, units=None)
     changes = {"model": recipe.model, "objective": objective, "phases": (phase,), "optimizer": recipe.optimizer}
     return first.replace(**changes, init_layers=(), teacher=None)

@@ -9,7 +9,7 @@ from typing import Any
 
 import jax
 
-from bert_jax.config.objective import UnitKind
+from bert_jax.config.objective import UnitKind, Units
 from bert_jax.config.operation import MeshConfig
 from bert_jax.config.run import RunConfig
 from bert_jax.finetuning.dataset import make_task, read_labelled, written_as
@@ -19,7 +19,7 @@ from bert_jax.model.sharding import batch_sharding, make_mesh, tree_shardings
 from bert_jax.pretraining.dataset import check_preparation, prepare_data, prepared_for
 from bert_jax.pretraining.evaluation import held_out_sequences
 from bert_jax.pretraining.objective import PretrainingTrainer, expected_vocabulary_size, pretraining_trainer
-from bert_jax.pretraining.teacher import open_teacher, with_teacher
+from bert_jax.pretraining.teacher import with_named_teacher
 from bert_jax.products.suite.held_out import held_out_config
 from bert_jax.run.metrics import read_metrics
 from bert_jax.run.run_directory import RunDirectory
@@ -42,7 +42,7 @@ def step_flops(config: RunConfig) -> float:
 
 def _trainer(config: RunConfig) -> PretrainingTrainer:
     opened = OpenedModels()
-    size, config = expected_vocabulary_size(config, opened), with_teacher(config, open_teacher(config, opened))
+    size, config = expected_vocabulary_size(config, opened), with_named_teacher(config, opened)
     return pretraining_trainer(config, make_mesh(config.mesh), size, mask_id=4)
 
 
@@ -105,11 +105,14 @@ def plateau(run: Path, batch_size: int) -> int | None:
     return next((step * batch_size for step, loss in losses if loss is not None and loss < PLATEAU_LOSS), None)
 
 
-def held_out_figures(run: Path, measured: Path, units: UnitKind) -> dict[str, Any]:
+def held_out_figures(run: Path, measured: Path, units: UnitKind | Units, whole: bool = False) -> dict[str, Any]:
     """Losses and accuracies of a run's model and their `baseline`, on the held-out sequences that were prepared at
-    `measured`, with the run's objective; {} if there are no held-out sequences."""
+    `measured`, with the run's objective; {} if there are no held-out sequences. `whole`: on all of them, not only on
+    evaluation.max_sequences."""
     sequences, mesh = RunDirectory(measured), make_mesh(MeshConfig())
     first, vocabulary = sequences.files.pretraining_config, sequences.files.tokenizer.vocabulary
+    if whole:
+        first = first.change(evaluation={"max_sequences": None})
     files = RunFiles(run)
     recipe = files.pretraining_config
     trained, params = TrainedModel.load(files, lambda shapes: tree_shardings(shapes, mesh))

@@ -93,9 +93,17 @@ class RecipeWork:
         return Job(model.name, task.name, {}, seed, path, measure, self.finished, needs)
 
     def held_out_text(self, model: SuiteModel, task: HeldOutText, seed: int) -> Job:
-        needs = self.pretraining(model, seed)
-        path = place_below(self._workdir, "held-out", f"{model.name}-text-{seed}", needs.measured, ending=".json")
-        return Job(model.name, task.name, {}, seed, path, lambda: task.figures(needs.measured), self.finished, needs)
+        from bert_jax.products.suite.measuring import held_out_figures
+
+        needs, units = self.pretraining(model, seed), self.config(model).objective.units
+        shaped_by = str(needs.path), needs.measured
+        path = place_below(self._workdir, "held-out", f"{model.name}-text-{seed}", *shaped_by, ending=".json")
+
+        def measure() -> JsonObject:
+            # All sequences: a part of those of two vocabularies would be different text.
+            return task.figures(self._processes.call(held_out_figures, needs.path, needs.path, units, True))
+
+        return Job(model.name, task.name, {}, seed, path, measure, self.finished, needs)
 
     def step_seconds(self) -> dict[str, float]:
         return {job.model: job.measured["seconds"] for job in self._steps_measured() if job.done}
@@ -164,8 +172,6 @@ class RecipeWork:
         values: dict[str, Any] = {"seed": seed}
         if self._shares:
             values |= {"vocabulary.file": str(saved_vocabulary(self._sequences / "tokenizer"))}
-        else:  # the first sequences of two vocabularies are different parts of the held-out text
-            values |= {"evaluation.max_sequences": None}
         values |= {"init": str(begin)} if begin else {}
         if planned := self.steps(model):
             counts = [max(1, round(planned * share * each.steps / config.steps)) for each in config.phases]

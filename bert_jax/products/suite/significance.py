@@ -17,7 +17,9 @@ from bert_jax.finetuning.metrics import class_scores
 LEVEL = 0.05
 """Probability of calling at least one of several equal models different."""
 _LEAST = 1e-12
-"""Probability that stands for all smaller ones, and the standard error below which it comes from rounding alone."""
+"""Probability that stands for all smaller ones."""
+_ROUNDING = 1e-12
+"""Standard errors and differences below this come from rounding."""
 _NO_CHANCE = "neither seeds nor rows show how much scores vary by chance"
 _RESAMPLES = 1000
 """Draws of the bootstrap."""
@@ -61,8 +63,8 @@ def score_difference(
     parts = [(of_seeds, len(differences) - 1), *((error**2, rows - 1) for error, rows in row_errors)]
     error, mean = math.sqrt(sum(part for part, _ in parts)), float(np.mean(differences))
     rows = sum(count for _, count in row_errors)
-    if error < _LEAST:
-        are_equal = (len(differences) > 1 or rows) and abs(mean) < _LEAST
+    if error < _ROUNDING:
+        are_equal = (len(differences) > 1 or rows) and abs(mean) < _ROUNDING
         return Difference(mean, 0.0, 1.0, len(differences), rows, "" if are_equal else _NO_CHANCE)
     return Difference(mean, error, _probability(abs(mean) / error, parts), len(differences), rows)
 
@@ -91,8 +93,8 @@ def difference_text(name: str, first: str, compared: Difference, rows: str = "ro
 def adjusted(probabilities: Sequence[float], family: int | None = None) -> list[float]:
     """Holm's probabilities for several comparisons (Holm 1979). A difference counts if its probability is below LEVEL.
 
-    `family`: the number of comparisons, if some of them aren't among `probabilities`. The others then count as if
-    their probabilities were larger, which raises the results or leaves them equal.
+    `family`: the number of comparisons, if some of them aren't among `probabilities`. The others count as if their
+    probabilities were larger. No result is then smaller than with all comparisons.
     """
     order = np.argsort(probabilities)
     factors = (len(probabilities) if family is None else family) - np.arange(len(probabilities))
@@ -129,7 +131,8 @@ def scored_sums(sums: Float[np.ndarray, "R K"], rows: int, metric: str) -> Float
 
 _NO_TABLES = np.zeros((0, 2))
 SUMMED_METRICS = frozenset({"pearson", "spearman", *class_scores(_NO_TABLES, _NO_TABLES, _NO_TABLES, 0)})
-"""The metrics that `scored_sums` computes from `row_sums`; rows aren't compared by any other, as of probabilities."""
+"""The metrics that `scored_sums` computes from `row_sums`. Rows aren't compared by other metrics, such as those of
+probabilities."""
 
 
 def bootstrap_error(

@@ -44,8 +44,8 @@ class Cell(NamedTuple):
     """The score of a method that learns nothing; None if it isn't known."""
     share_seen: float | None = None
     """The share of the rows that was found in the model's pretraining text; None if it isn't known."""
-    seen_at_least: bool = False
-    """Whether a part of that text couldn't be looked through, so that the share may be larger."""
+    unread: str | None = None
+    """Why a part of that text couldn't be looked through, so that the share may be larger."""
 
     @property
     def mean(self) -> float:
@@ -59,7 +59,7 @@ class Cell(NamedTuple):
     def text(self) -> str:
         spread = "" if self.spread is None else f" ± {self.spread:.3f}"
         seeds = f" ({len(self.scores)} of {self.planned} seeds)" if self.lacks_seeds else ""
-        least = "at least " if self.seen_at_least else ""
+        least = "at least " if self.unread else ""
         seen = "" if self.share_seen is None else f" ({least}{self.share_seen:.1%} seen)"
         return f"{self.mean:.3f}{spread}{seeds}{seen}"
 
@@ -218,13 +218,11 @@ class Summary:
 
     def _seen(self) -> Iterator[str]:
         """Yields what the shares of rows in the models' texts mean, and which texts weren't looked through."""
-        if any(cell.share_seen is not None for cells in self.cells.values() for cell in cells.values()):
+        searched = [each for cells in self.cells.values() for each in cells.values() if each.share_seen is not None]
+        if searched:
             yield "Seen: the share of dev and test rows that was found in the model's pretraining text."
-        for model in self.suite.models:
-            looked_up = self.work.contamination(model)
-            of_tasks = [looked_up.measured.get(task.name, {}) for task in self.suite.tasks if looked_up.done]
-            if reason := next((each["unknown"] for each in of_tasks if each.get("unknown") and each["tokens"]), None):
-                yield f"Seen: only a part of {model.name}'s pretraining text was looked through, as {reason}."
+        for model, reason in dict.fromkeys((each.model, each.unread) for each in searched if each.unread):
+            yield f"Seen: only a part of {model}'s pretraining text was looked through, as {reason}."
 
     def _edges(self) -> Iterator[str]:
         """Yields a sentence for each highest or lowest number of the grid that is the best for some model and task."""
@@ -256,7 +254,7 @@ class Summary:
                 cell = self._cell(model, task)
                 if cell and cell.scores:
                     seen = shares.get(task.name, {})
-                    yield cell._replace(share_seen=seen.get("share"), seen_at_least=bool(seen.get("unknown")))
+                    yield cell._replace(share_seen=seen.get("share"), unread=seen.get("unknown"))
 
     def _cell(self, model: SuiteModel, task: SuiteTask) -> Cell | None:
         rows = [row for row in self.runs if (row["model"], row["task"]) == (model.name, task.name)]
@@ -273,7 +271,7 @@ class Summary:
         some: dict[str, Any] = next(iter(measured.values()), {})
         if baseline := some.get("baseline"):
             cell = cell._replace(baseline=task.score({"metric": some.get("metric"), **baseline})[1])
-        return cell if cell.lacks_seeds else cell._replace(outcomes=task.outcomes([*measured.values()]))
+        return cell._replace(outcomes=task.outcomes([*measured.values()])) if measured else cell
 
     def _differences(self) -> dict[tuple[str, str], Difference]:
         first, found = self.suite.models[0].name, dict[tuple[str, str], Difference]()

@@ -301,7 +301,7 @@ class FineTuning(SuiteTask):
         if any("golds" not in each for each in measured) or not SUMMED_METRICS.issuperset(names):
             return RowOutcomes()
         pairs = ((np.array(each["golds"]), np.array(each["predicted"])) for each in measured)
-        classes = self.config.task.task_kind.target_dtype == "int32"
+        classes = self.config.task.task_kind.loss != "squares"
         return RowOutcomes(tuple(row_sums(*pair, classes) for pair in pairs))
 
 
@@ -328,9 +328,9 @@ class HeldOutText(SuiteTask):
     SCORE = "bits a character, negative"
 
     @staticmethod
-    def figures(pretrained: JsonObject) -> JsonObject:
-        """The measurements, from those of a finished pretraining; {} if nothing was held out."""
-        bits = pretrained.get("bits_per_character")
+    def figures(measured: JsonObject) -> JsonObject:
+        """The measurements, from those of `held_out_figures`; {} if nothing was held out."""
+        bits = measured.get("bits_per_character")
         return {} if bits is None else {HeldOutText.SCORE: -bits}
 
 

@@ -239,8 +239,10 @@ def test_a_recipe_that_lost_seeds_gets_no_verdict(stand_ins):
         return called(call)
 
     stand_ins.called = failing
-    summary = stand_ins.run(f'seeds = [0, 1, 2]\n{RECIPES}[[tasks]]\npairs = "pairs.jsonl"\n')
-    assert summary.cells["pairs"]["modern_muon"].text == "0.600 (1 of 3 seeds) (25.0% seen)"
+    stand_ins.outcomes = {"one": "11------01"}  # pairs that a model can't score are left out for all
+    models = f'{RECIPES}[[models]]\npath = "one"\n'
+    summary = stand_ins.run(f'seeds = [0, 1, 2]\n{models}[[tasks]]\npairs = "pairs.jsonl"\n')
+    assert summary.cells["pairs"]["modern_muon"].text == "0.750 (1 of 3 seeds) (25.0% seen)"
     found = summary.differences["modern_muon", "pairs"]
     assert not found.is_significant and found.obstacle == "modern_muon has 1 of 3 seeds"
     assert ("modern_muon", "average") not in summary.differences
