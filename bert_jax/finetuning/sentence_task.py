@@ -67,11 +67,13 @@ class ClassTask(SentenceTask[int]):
 
     def measure(self, golds: Sequence[int], predictions: Sequence[Prediction]) -> Results:
         """Accuracy, F1, macro F1 and Matthews' correlation, the figures of each class, and the confusion."""
-        return class_metrics(golds, self.row_outcomes(golds, predictions)["predicted"], self.labels.names)
+        return class_metrics(golds, self._numbers(predictions), self.labels.names)
 
     def row_outcomes(self, golds: Sequence[int], predictions: Sequence[Prediction]) -> dict[str, Any]:
-        predicted = [self.labels.number(one["predicted_label"], "a prediction") for one in predictions]
-        return {"golds": list(golds), "predicted": predicted}
+        return {"golds": list(golds), "predicted": self._numbers(predictions)}
+
+    def _numbers(self, predictions: Sequence[Prediction]) -> list[int]:
+        return [self.labels.number(one["predicted_label"], "a prediction") for one in predictions]
 
     def mistake(self, outcome: Outcome, gold: int, prediction: Prediction) -> Wrong | None:
         """The predicted class, if it is wrong. The mistake's size is the probability of that class."""

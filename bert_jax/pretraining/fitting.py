@@ -144,11 +144,11 @@ def _adapted(config: AdaptConfig, opened: OpenedModels) -> dict[str, Any]:
             f"adapt needs {Setting('init')} as well: a run, a checkpoint, the folder of a published model, or its name "
             "on the hub"
         )
-    initial, file = opened.model(config.init), config.vocabulary.file
+    initial = opened.model(config.init)
     given: Tokenizer | None = None
-    if file:
+    if config.vocabulary.file:
         theirs = opened.tokenizer(config.teacher) if config.teacher else None
-        given, _ = tokenizer_of_file(file, config.vocabulary, theirs, initial.config, opened)
+        given, _ = tokenizer_of_file(config.vocabulary, theirs, initial.config, opened)
     vocabulary = _vocabulary(config.vocabulary, initial, given)
     model = _model(config.model, initial.config, vocabulary, given)
     if config.init_layers:

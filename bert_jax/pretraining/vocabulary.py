@@ -98,18 +98,19 @@ def existing_tokenizer(config: RunConfig, opened: OpenedModels) -> tuple[Tokeniz
     theirs = opened.tokenizer(model) if model else None
     if not config.vocabulary.file:
         return theirs, ()
-    return tokenizer_of_file(config.vocabulary.file, config.vocabulary, theirs, config.model, opened)
+    return tokenizer_of_file(config.vocabulary, theirs, config.model, opened)
 
 
 def tokenizer_of_file(
-    file: str, settings: VocabularyConfig, theirs: Tokenizer | None, model: ModelConfig, opened: OpenedModels
+    settings: VocabularyConfig, theirs: Tokenizer | None, model: ModelConfig, opened: OpenedModels
 ) -> tuple[Tokenizer, tuple[Reading, ...]]:
-    """The tokenizer that `vocabulary.file` names for a model of settings `model`, read once, and how it was understood.
+    """The tokenizer that `settings.file` names for a model of settings `model`, read once, and how it was understood.
 
     A plain vocabulary file gets the cleaning of `theirs`, if this is a WordPiece tokenizer, or else that of `settings`.
     Raises UsageError if the tokenizer can't be read.
     """
-    path, known = place_of(file), opened.vocabularies
+    assert settings.file, "the caller checks it"
+    path, known = place_of(settings.file), opened.vocabularies
     if folder := _foreign_folder(settings):
         key = (path, model.model_type, model.class_token, model.max_positions)  # what the reading depends on
         if key not in known:
