@@ -15,8 +15,8 @@ from bert_jax.finetuning import finetune as finetune_module
 from bert_jax.pretraining import fitting
 from bert_jax.pretraining import pretrain as pretrain_module
 from bert_jax.pretraining.dry_run import pretraining_estimates
+from bert_jax.run.opened_models import OpenedModels
 from bert_jax.run.run_directory import RunDirectory
-from bert_jax.run.run_files import OpenedModels
 
 MODEL = Path(__file__).parent / "golden" / "gelu_erf"
 _listeners = []

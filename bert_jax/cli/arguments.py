@@ -18,6 +18,7 @@ from bert_jax.config.settings import Settings
 from bert_jax.config.unused import refuse_unused
 from bert_jax.interchange.model_path import local_place
 from bert_jax.run.config_files import AnyConfig, config_of_run, config_source, load_config, run_given_as_config
+from bert_jax.run.opened_models import OpenedModels
 from bert_jax.run.recorded_config import check_recorded_places, is_elsewhere
 from bert_jax.system.bucket import Place, place_of
 from bert_jax.system.errors import UsageError
@@ -25,7 +26,7 @@ from bert_jax.system.machine import may_be_one_of_several
 
 if TYPE_CHECKING:
     from bert_jax.inference.bert import Bert
-    from bert_jax.run.run_files import OpenedModels, RunFiles
+    from bert_jax.run.run_files import RunFiles
     from bert_jax.training.step import Objective
 
 PlaceArgument = Annotated[Place, BeforeValidator(lambda path: place_of(path) if isinstance(path, str) else path)]
@@ -72,7 +73,7 @@ class Arguments(Settings):
     """Other forms of the command, by the flags that ask for them: {"--extend": Extend}."""
 
     _run_of_config: Place | None = PrivateAttr(None)
-    _opened: "OpenedModels | None" = PrivateAttr(None)
+    _opened: OpenedModels | None = PrivateAttr(None)
 
     def execute(self) -> None:
         """Does what the command is for. Raises errors of bert_jax.system.errors."""
@@ -84,9 +85,9 @@ class Arguments(Settings):
         return self._run_of_config
 
     @property
-    def opened(self) -> "OpenedModels":
+    def opened(self) -> OpenedModels:
         """The models that the command opens, also to read CONFIG."""
-        self._opened = self._opened or _opened_models()
+        self._opened = self._opened or OpenedModels()
         return self._opened
 
     @classmethod
@@ -151,7 +152,7 @@ class Arguments(Settings):
         if defaults and words and not words[0].startswith("-"):
             kinds, rest = cls.config_kinds(), words[1:]
             if run := run_given_as_config(words[0], *kinds):
-                opened = _opened_models()
+                opened = OpenedModels()
                 config = config_of_run(run, opened, *kinds)
             else:
                 config = load_config(words[0], *kinds)
@@ -308,13 +309,7 @@ def dotted(*groups: str) -> tuple[str, ...]:
     return tuple(f"{group}.{name}".removeprefix(".") for group, _, names in parted for name in names.split())
 
 
-def _opened_models() -> "OpenedModels":
-    from bert_jax.run.run_files import OpenedModels  # imports the tokenizers' libraries
-
-    return OpenedModels()
-
-
-def expected_objective(config: AnyRunConfig, opened: "OpenedModels") -> "Objective":
+def expected_objective(config: AnyRunConfig, opened: OpenedModels) -> "Objective":
     """The objective of the run, for the vocabulary that it has or will have.
 
     Raises UsageError if the vocabulary can't be read, or if settings don't fit each other.

@@ -21,8 +21,8 @@ from bert_jax.records.corpus_reading import read_corpus
 from bert_jax.records.examination import check_packages
 from bert_jax.records.filters import check_language_filter
 from bert_jax.run.hosts import is_first
+from bert_jax.run.opened_models import OpenedModels
 from bert_jax.run.run_directory import RunDirectory
-from bert_jax.run.run_files import OpenedModels
 from bert_jax.run.trained_model import TrainedModel
 from bert_jax.system.content import content_hash
 from bert_jax.system.errors import RunError, Setting, UsageError

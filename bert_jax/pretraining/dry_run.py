@@ -8,8 +8,8 @@ from bert_jax.pretraining.pretrain import plan_pretraining
 from bert_jax.pretraining.sample_preparation import prepare_sample
 from bert_jax.records.corpus import open_corpus
 from bert_jax.records.sample import read_sample
+from bert_jax.run.opened_models import OpenedModels
 from bert_jax.run.run_directory import RunDirectory
-from bert_jax.run.run_files import OpenedModels
 from bert_jax.system.bucket import Place
 from bert_jax.system.errors import Setting, UsageError
 from bert_jax.system.figures import Figure, figure_names, gigabytes, three_digits

@@ -27,8 +27,8 @@ from bert_jax.pretraining.teacher import open_teacher, with_teacher
 from bert_jax.pretraining.vocabulary import tokenizer_of_file
 from bert_jax.records.corpus import open_corpus
 from bert_jax.records.sample import read_sample
+from bert_jax.run.opened_models import OpenedModels
 from bert_jax.run.run_directory import RunDirectory
-from bert_jax.run.run_files import OpenedModels
 from bert_jax.run.trained_model import TrainedModel
 from bert_jax.system.errors import Setting, UsageError
 from bert_jax.system.progress import say

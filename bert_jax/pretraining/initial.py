@@ -38,7 +38,7 @@ from bert_jax.model.relatives.characters import (
 )
 from bert_jax.model.sharding import tree_shardings
 from bert_jax.pretraining.exchange import combinations
-from bert_jax.run.run_files import OpenedModels
+from bert_jax.run.opened_models import OpenedModels
 from bert_jax.run.trained_model import TrainedModel
 from bert_jax.system.errors import Setting, UsageError
 from bert_jax.system.progress import say

@@ -66,7 +66,7 @@ from bert_jax.training.step import Moment, Objective, example_keys
 from bert_jax.training.trainer import Trainer
 
 if TYPE_CHECKING:
-    from bert_jax.run.run_files import OpenedModels
+    from bert_jax.run.opened_models import OpenedModels
 
 
 class PretrainingTargets(NamedTuple):

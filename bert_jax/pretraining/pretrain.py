@@ -28,10 +28,10 @@ from bert_jax.run.checkpoint_choice import best_of
 from bert_jax.run.checkpoint_manifest import complete
 from bert_jax.run.hosts import check_connected, first_alone
 from bert_jax.run.metrics import OnMeasured, read_metrics
+from bert_jax.run.opened_models import OpenedModels
 from bert_jax.run.python_input import check_call, write_texts
 from bert_jax.run.results import Results
 from bert_jax.run.run_directory import RunDirectory
-from bert_jax.run.run_files import OpenedModels
 from bert_jax.system.errors import Setting, UsageError, command_line, quoted
 from bert_jax.system.progress import say, warn
 from bert_jax.text.vocabulary import MASK, SPECIAL_PIECES

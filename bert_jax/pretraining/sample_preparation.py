@@ -20,7 +20,7 @@ from bert_jax.instances.prepared_data import TRAIN, PreparedData, Recipe
 from bert_jax.pretraining.vocabulary import existing_tokenizer, learned_tokenizer
 from bert_jax.records.corpus import Document
 from bert_jax.records.sample import SpreadSample
-from bert_jax.run.run_files import OpenedModels
+from bert_jax.run.opened_models import OpenedModels
 from bert_jax.system import figures
 from bert_jax.system.figures import Figures
 from bert_jax.system.progress import duration

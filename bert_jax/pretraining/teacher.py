@@ -10,7 +10,7 @@ from bert_jax.model.bert import Parameters
 from bert_jax.model.positions import SCHEMES
 from bert_jax.pretraining.distillation import Teacher
 from bert_jax.pretraining.initial import of_layers
-from bert_jax.run.run_files import OpenedModels
+from bert_jax.run.opened_models import OpenedModels
 from bert_jax.run.trained_model import TrainedModel
 from bert_jax.system.errors import Setting, UsageError
 from bert_jax.text.tokenizer import Tokenizer

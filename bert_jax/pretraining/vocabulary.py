@@ -14,8 +14,8 @@ from bert_jax.interchange.tokenizer_files import read_tokenizer
 from bert_jax.pretraining.mixture import open_text
 from bert_jax.records.corpus import text_content
 from bert_jax.records.sample import sample_documents, sample_mixture
+from bert_jax.run.opened_models import OpenedModels
 from bert_jax.run.run_directory import RunDirectory
-from bert_jax.run.run_files import OpenedModels
 from bert_jax.system.bucket import Place, place_of
 from bert_jax.system.content import content_hash
 from bert_jax.system.copies import fetched

@@ -21,7 +21,7 @@ from bert_jax.system.errors import Setting, UsageError, did_you_mean
 from bert_jax.system.progress import say
 
 if TYPE_CHECKING:
-    from bert_jax.run.run_files import OpenedModels
+    from bert_jax.run.opened_models import OpenedModels
 
 AnyConfig = RunConfig | FinetuneConfig | TaskRunConfig
 Config = TypeVar("Config", bound=AnyConfig)
@@ -102,7 +102,7 @@ def load_config(name_or_path: str, kind: type[Config], *alternatives: type[Confi
     """
     path, kinds = place_of(name_or_path), (kind, *alternatives)
     if run := run_given_as_config(name_or_path, *kinds):
-        from bert_jax.run.run_files import OpenedModels
+        from bert_jax.run.opened_models import OpenedModels
 
         return config_of_run(run, OpenedModels(), *kinds)
     if not path.is_file():

@@ -1,14 +1,12 @@
 """config.json and tokenizer/ of a run or of one of its checkpoints, read once."""
 
 import json
-from functools import cache, cached_property
-from typing import TYPE_CHECKING
+from functools import cached_property
 
 from bert_jax.config.data import RecordedCode
 from bert_jax.config.finetune import AnyRunConfig, TaskRunConfig
 from bert_jax.config.run import RunConfig
 from bert_jax.config.settings import SettingsError
-from bert_jax.interchange.hub import model_place
 from bert_jax.interchange.model_folder import other_model, published_folder
 from bert_jax.interchange.tokenizer_config import PublishedFolder
 from bert_jax.run.recorded_config import IMPORTED, SCHEMA_VERSION, differences
@@ -17,13 +15,9 @@ from bert_jax.system.bucket import Place
 from bert_jax.system.errors import RunError, UsageError, command_line, listed, nothing_at
 from bert_jax.system.files import FileSum, open_on_disk
 from bert_jax.system.json_file import JsonObject, parse_object, read_bytes, read_object
-from bert_jax.system.reading import Reading
 from bert_jax.system.sealed import bucket_answering, file_damage
 from bert_jax.text.tokenizer import Tokenizer, load_tokenizer, saved_tokenizer, tokenizer_directory
 from bert_jax.text.vocabulary import MOST_VOCABULARY_BYTES
-
-if TYPE_CHECKING:
-    from bert_jax.run.trained_model import TrainedModel
 
 
 class RunFiles:
@@ -169,42 +163,6 @@ class RunFiles:
         return RunError(
             f"{self.config_file} is damaged ({reason}); put a good copy in its place: every checkpoint of a run has one"
         )
-
-
-class OpenedModels:
-    """The models and vocabularies that one command needs, each found, opened and checked once.
-
-    A command makes one where it begins, and passes it to all that may need a model. A model is named as in the setting
-    `init`.
-    """
-
-    def __init__(self) -> None:
-        self._place = cache(model_place)
-        self._files: dict[Place, RunFiles] = {}
-        self._opened: dict[Place, TrainedModel] = {}
-        self.vocabularies: dict[object, tuple[Tokenizer, tuple[Reading, ...]]] = {}
-        """The tokenizers of `vocabulary.file` that were read, and how their files were understood."""
-
-    def files(self, name: str | Place) -> RunFiles:
-        """The files of a run, or of another program's model. Raises what `model_place` does."""
-        place = self._place(name)
-        return self._files.setdefault(place, RunFiles(place))
-
-    def model(self, name: str | Place) -> "TrainedModel":
-        """The model, as `TrainedModel.open` returns it. Raises what that and `model_place` do."""
-        from bert_jax.run.trained_model import TrainedModel  # needs JAX; the files of a run don't
-
-        files = self.files(name)
-        if files.path not in self._opened:
-            self._opened[files.path] = TrainedModel.open(files)
-        return self._opened[files.path]
-
-    def tokenizer(self, name: str | Place) -> Tokenizer:
-        """The tokenizer of a model, or of a run without checkpoint. Raises what `model` does."""
-        files = self.files(name)
-        if files.published or files.path in self._opened:
-            return self.model(name).tokenizer
-        return files.tokenizer
 
 
 def is_checkpoint(path: Place) -> bool:

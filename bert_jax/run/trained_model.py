@@ -33,9 +33,10 @@ from bert_jax.run.checkpoint_choice import (
     looking_again,
     not_of_a_run,
 )
+from bert_jax.run.opened_models import OpenedModels
 from bert_jax.run.recorded_config import write_config
 from bert_jax.run.run_directory import RunDirectory
-from bert_jax.run.run_files import OpenedModels, RunFiles
+from bert_jax.run.run_files import RunFiles
 from bert_jax.run.saved_state import check_name, load_parameters, mean_of, saved_shapes
 from bert_jax.system.bucket import Place
 from bert_jax.system.errors import RunError, UsageError

@@ -35,7 +35,7 @@ from bert_jax.inference.predictor import Predictor
 from bert_jax.interchange.export import write_model_directory
 from bert_jax.model.bert import init
 from bert_jax.model.sharding import batch_sharding, make_mesh, placed
-from bert_jax.run.run_files import OpenedModels
+from bert_jax.run.opened_models import OpenedModels
 from bert_jax.run.trained_model import TrainedModel
 from bert_jax.system.bucket import place_of
 from bert_jax.system.machine import keep_freed_memory

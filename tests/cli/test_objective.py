@@ -16,8 +16,8 @@ from bert_jax.model.sharding import make_mesh
 from bert_jax.model.size import encoder_flops
 from bert_jax.products.bench import bench as bench_module
 from bert_jax.products.plan import plan as plan_module
+from bert_jax.run.opened_models import OpenedModels
 from bert_jax.run.recorded_config import write_config
-from bert_jax.run.run_files import OpenedModels
 from bert_jax.system.errors import UsageError
 from bert_jax.training.devices import with_even_batches
 from bert_jax.training.trainer import Trainer

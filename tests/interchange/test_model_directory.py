@@ -27,8 +27,8 @@ from bert_jax.interchange.tokenizer_files import read_tokenizer, write_tokenizer
 from bert_jax.model.sharding import make_mesh
 from bert_jax.pretraining.initial import initial_parameters, open_initial
 from bert_jax.pretraining.pretrain import pretrain
+from bert_jax.run.opened_models import OpenedModels
 from bert_jax.run.run_directory import RunDirectory
-from bert_jax.run.run_files import OpenedModels
 from bert_jax.system.errors import UsageError
 from bert_jax.text.tokenizer import load_tokenizer
 from bert_jax.text.tokenizer_json import added_token

@@ -24,8 +24,8 @@ from bert_jax.model.sharding import make_mesh
 from bert_jax.pretraining.fitting import fitted
 from bert_jax.pretraining.initial import initial_parameters, open_initial
 from bert_jax.pretraining.vocabulary import existing_tokenizer, make_tokenizer
+from bert_jax.run.opened_models import OpenedModels
 from bert_jax.run.run_directory import RunDirectory
-from bert_jax.run.run_files import OpenedModels
 from bert_jax.run.trained_model import save_model
 from bert_jax.system.errors import UsageError
 from bert_jax.text.cleaning import Cleaning

@@ -17,9 +17,9 @@ from bert_jax.pretraining import dataset
 from bert_jax.pretraining.dataset import check_sources, prepare_data, prepare_lengths
 from bert_jax.pretraining.pretrain import pretrain
 from bert_jax.pretraining.vocabulary import make_tokenizer
+from bert_jax.run.opened_models import OpenedModels
 from bert_jax.run.recorded_config import write_config
 from bert_jax.run.run_directory import RunDirectory
-from bert_jax.run.run_files import OpenedModels
 from bert_jax.run.verification import Verdict, verify
 from bert_jax.system.errors import RunError, UsageError
 from bert_jax.system.files import as_json

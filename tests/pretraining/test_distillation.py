@@ -26,8 +26,8 @@ from bert_jax.pretraining.objective import expected_vocabulary_size, pretraining
 from bert_jax.pretraining.pretrain import plan_pretraining, pretrain
 from bert_jax.pretraining.teacher import open_teacher, teacher_parameters, with_teacher
 from bert_jax.run.metrics import read_metrics
+from bert_jax.run.opened_models import OpenedModels
 from bert_jax.run.run_directory import RunDirectory
-from bert_jax.run.run_files import OpenedModels
 from bert_jax.run.trained_model import save_model
 from bert_jax.system.errors import UsageError
 from bert_jax.training.step import example_keys

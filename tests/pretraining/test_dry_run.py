@@ -7,7 +7,7 @@ from conftest import stories
 
 from bert_jax.pretraining.dry_run import preparation_estimates, pretraining_estimates
 from bert_jax.pretraining.sample_preparation import PreparationTime
-from bert_jax.run.run_files import OpenedModels
+from bert_jax.run.opened_models import OpenedModels
 from bert_jax.system.figures import Figure
 
 

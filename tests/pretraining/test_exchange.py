@@ -17,8 +17,8 @@ from bert_jax.pretraining.initial import initial_parameters, open_initial
 from bert_jax.pretraining.pretrain import pretrain
 from bert_jax.pretraining.static_vectors import pursuit, sparsemax
 from bert_jax.run.metrics import read_metrics
+from bert_jax.run.opened_models import OpenedModels
 from bert_jax.run.run_directory import RunDirectory
-from bert_jax.run.run_files import OpenedModels
 from bert_jax.text.cleaning import Cleaning
 from bert_jax.text.tokenizer import load_tokenizer
 from bert_jax.text.vocabulary_training import train_tokenizer

@@ -17,9 +17,9 @@ from bert_jax.pretraining.dry_run import pretraining_estimates
 from bert_jax.pretraining.fitting import harm_of, harms
 from bert_jax.pretraining.mixture import SourceShare
 from bert_jax.pretraining.pretrain import pretrain
+from bert_jax.run.opened_models import OpenedModels
 from bert_jax.run.remarks import adaptation as remark
 from bert_jax.run.run_directory import RunDirectory
-from bert_jax.run.run_files import OpenedModels
 from bert_jax.run.trained_model import TrainedModel
 from bert_jax.system.errors import UsageError
 

@@ -16,8 +16,8 @@ from bert_jax.model.sharding import make_mesh
 from bert_jax.pretraining.initial import initial_parameters, of_layers, open_initial
 from bert_jax.pretraining.objective import expected_vocabulary_size, pretraining_trainer
 from bert_jax.pretraining.pretrain import pretrain
+from bert_jax.run.opened_models import OpenedModels
 from bert_jax.run.run_directory import RunDirectory
-from bert_jax.run.run_files import OpenedModels
 from bert_jax.system.errors import UsageError
 from bert_jax.text.cleaning import Cleaning
 from bert_jax.text.extension import extend

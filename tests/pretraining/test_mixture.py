@@ -20,10 +20,11 @@ from bert_jax.pretraining.objective import pretraining_trainer
 from bert_jax.pretraining.pretrain import pretrain
 from bert_jax.run.checkpoint_manifest import complete
 from bert_jax.run.metrics import read_metrics
+from bert_jax.run.opened_models import OpenedModels
 from bert_jax.run.remarks import by_language
 from bert_jax.run.results import Results
 from bert_jax.run.run_directory import RunDirectory
-from bert_jax.run.run_files import OpenedModels, RunFiles
+from bert_jax.run.run_files import RunFiles
 from bert_jax.system.errors import UsageError
 
 

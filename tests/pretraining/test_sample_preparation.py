@@ -11,8 +11,8 @@ from bert_jax.pretraining.sample_preparation import prepare_sample
 from bert_jax.pretraining.vocabulary import learned_tokenizer, make_tokenizer
 from bert_jax.records.corpus import open_corpus
 from bert_jax.records.sample import SpreadSample, read_sample
+from bert_jax.run.opened_models import OpenedModels
 from bert_jax.run.run_directory import RunDirectory
-from bert_jax.run.run_files import OpenedModels
 from bert_jax.system.errors import UsageError
 
 

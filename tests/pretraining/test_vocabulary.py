@@ -18,8 +18,9 @@ from bert_jax.pretraining import vocabulary as vocabulary_step
 from bert_jax.pretraining.evaluation import evaluate_run
 from bert_jax.pretraining.inspection import training_step
 from bert_jax.pretraining.pretrain import pretrain
+from bert_jax.run.opened_models import OpenedModels
 from bert_jax.run.run_directory import RunDirectory
-from bert_jax.run.run_files import OpenedModels, RunFiles
+from bert_jax.run.run_files import RunFiles
 from bert_jax.system.errors import UsageError
 from bert_jax.text.tokenizer import load_tokenizer
 from bert_jax.text.vocabulary import SPECIAL_PIECES, Vocabulary

@@ -9,9 +9,10 @@ from conftest import faked_devices, program
 
 from bert_jax.interchange.relatives import RELATIVES
 from bert_jax.pretraining.dataset import check_preparation, prepare_data
+from bert_jax.run.opened_models import OpenedModels
 from bert_jax.run.recorded_config import write_config
 from bert_jax.run.run_directory import RunDirectory
-from bert_jax.run.run_files import OpenedModels, RunFiles
+from bert_jax.run.run_files import RunFiles
 
 ON_EIGHT_DEVICES = """
 import json, math, sys

@@ -23,7 +23,7 @@ from bert_jax.records.corpus import Corpus, open_corpus
 from bert_jax.records.corpus_reading import reading_of_samples
 from bert_jax.records.filters import are_same_language, is_identifiable
 from bert_jax.records.sample import SAMPLE_BYTES, SpreadSample, read_sample, sample_mixture
-from bert_jax.run.run_files import OpenedModels
+from bert_jax.run.opened_models import OpenedModels
 from bert_jax.system import figures
 from bert_jax.system.errors import Setting, UsageError
 from bert_jax.system.figures import Figures, figures_table, rows_table, three_digits

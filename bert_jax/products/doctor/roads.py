@@ -23,7 +23,7 @@ from bert_jax.pretraining.vocabulary import training_cleaning
 from bert_jax.records.corpus import Document
 from bert_jax.records.filters import are_same_language
 from bert_jax.run.config_files import load_config
-from bert_jax.run.run_files import OpenedModels
+from bert_jax.run.opened_models import OpenedModels
 from bert_jax.run.trained_model import TrainedModel
 from bert_jax.system.bucket import Place
 from bert_jax.system.errors import UsageError, command_line

@@ -22,8 +22,9 @@ from bert_jax.pretraining.objective import PretrainingTrainer, expected_vocabula
 from bert_jax.pretraining.teacher import with_named_teacher
 from bert_jax.products.suite.held_out import held_out_config
 from bert_jax.run.metrics import read_metrics
+from bert_jax.run.opened_models import OpenedModels
 from bert_jax.run.run_directory import RunDirectory
-from bert_jax.run.run_files import OpenedModels, RunFiles
+from bert_jax.run.run_files import RunFiles
 from bert_jax.run.trained_model import TrainedModel
 from bert_jax.system.progress import quiet
 from bert_jax.training.devices import timed_in_turn

@@ -7,7 +7,7 @@ from bert_jax.products.suite.held_out import check_comparable
 from bert_jax.products.suite.suite import CheckedSuite, SuiteModel
 from bert_jax.products.suite.suite_tables import faults_of
 from bert_jax.products.suite.tasks import SuiteTask
-from bert_jax.run.run_files import OpenedModels
+from bert_jax.run.opened_models import OpenedModels
 from bert_jax.system.bucket import place_of
 from bert_jax.system.errors import UsageError
 

@@ -7,7 +7,7 @@ from bert_jax.products.doctor.diagnosis import _tokens_a_parameter, diagnose, mo
 from bert_jax.products.doctor.remedies import changes
 from bert_jax.products.doctor.survey import DUPLICATES, Fault
 from bert_jax.run.config_files import find_config
-from bert_jax.run.run_files import OpenedModels
+from bert_jax.run.opened_models import OpenedModels
 
 GERMAN = "Die Mathematik ist eine Wissenschaft, welche aus der Untersuchung von Figuren und Zahlen entstand. " * 7
 

@@ -9,7 +9,7 @@ from conftest import stories
 
 from bert_jax.products.doctor import roads as rule
 from bert_jax.products.doctor.roads import RoadFinder, open_models
-from bert_jax.run.run_files import OpenedModels
+from bert_jax.run.opened_models import OpenedModels
 from bert_jax.run.trained_model import Provenance
 from bert_jax.system.errors import UsageError
 from bert_jax.text.cleaning import ORIGINAL

@@ -20,9 +20,9 @@ from bert_jax.pretraining.dataset import check_preparation, prepare_data
 from bert_jax.products.suite import contamination as module
 from bert_jax.products.suite.contamination import contaminations
 from bert_jax.products.suite.texts import row_texts
+from bert_jax.run.opened_models import OpenedModels
 from bert_jax.run.recorded_config import write_config
 from bert_jax.run.run_directory import RunDirectory
-from bert_jax.run.run_files import OpenedModels
 from bert_jax.text.segmentation import split_sentences
 
 VOCABULARIES = {

@@ -20,7 +20,7 @@ from bert_jax.products.suite.suite import SuiteModel
 from bert_jax.products.suite.suite_file import read_suite
 from bert_jax.products.suite.tasks import FineTuning, MinimalPairs
 from bert_jax.run.config_files import catalogue, load_config, suite_file, suite_names
-from bert_jax.run.run_files import OpenedModels
+from bert_jax.run.opened_models import OpenedModels
 from bert_jax.system.errors import UsageError
 
 # ruff: noqa: E501
