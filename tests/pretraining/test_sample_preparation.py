@@ -57,9 +57,9 @@ def test_a_sample_of_all_documents_gives_the_figures_of_the_preparation(given, s
 
 def test_a_part_of_a_source_stands_for_the_whole(given, sample):
     given = given.change(data={"held_out": 0.0})
-    whole = cut_of(prepare_sample(sample, given, OpenedModels()), 32, False, OpenedModels())
+    whole = cut_of(prepare_sample(sample, given, OpenedModels()), 32, False)
     part = SpreadSample(sample.documents, sample.number, sample.bytes, Counter(), 0.5, sample.seconds, "")
-    half = cut_of(prepare_sample(part, given, OpenedModels()), 32, False, OpenedModels())
+    half = cut_of(prepare_sample(part, given, OpenedModels()), 32, False)
     assert half.sequences == pytest.approx(2 * whole.sequences, rel=0.04)
     assert half.padding == pytest.approx(whole.padding, abs=0.02)
 
