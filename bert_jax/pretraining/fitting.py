@@ -23,7 +23,7 @@ from bert_jax.pretraining.distillation import TEACHER_LOSS
 from bert_jax.pretraining.evaluation import MEAN_COSINE
 from bert_jax.pretraining.mixture import SourceShare
 from bert_jax.pretraining.objective import expected_vocabulary_size, pretraining_trainer
-from bert_jax.pretraining.teacher import open_teacher, with_teacher
+from bert_jax.pretraining.teacher import with_named_teacher
 from bert_jax.pretraining.vocabulary import tokenizer_of_file
 from bert_jax.records.corpus import open_corpus
 from bert_jax.records.sample import read_sample
@@ -117,7 +117,7 @@ def fitted(
     if config.minutes is not None:
         rows = sum(phase.steps * phase.batch_size for phase in settings.phases)
         most = rows if isinstance(config, ScratchConfig) else math.inf
-        settings = with_teacher(settings, open_teacher(settings, opened))  # its time is a part of each step
+        settings = with_named_teacher(settings, opened)  # its time is a part of each step
         settings = _within_minutes(settings, config.minutes, most, opened)
     return settings
 
@@ -145,12 +145,12 @@ def _adapted(config: AdaptConfig, opened: OpenedModels) -> dict[str, Any]:
             "on the hub"
         )
     initial = opened.model(config.init)
-    given: Tokenizer | None = None
+    of_file: Tokenizer | None = None
     if config.vocabulary.file:
         theirs = opened.tokenizer(config.teacher) if config.teacher else None
-        given, _ = tokenizer_of_file(config.vocabulary, theirs, initial.config, opened)
-    vocabulary = _vocabulary(config.vocabulary, initial, given)
-    model = _model(config.model, initial.config, vocabulary, given)
+        of_file, _ = tokenizer_of_file(config.vocabulary, theirs, initial.config, opened)
+    vocabulary = _vocabulary(config.vocabulary, initial, of_file)
+    model = _model(config.model, initial.config, vocabulary, of_file)
     if config.init_layers:
         model = model.replace(num_layers=len(config.init_layers))
     if vocabulary.exchange and not vocabulary.file:
@@ -213,30 +213,30 @@ def _overrides(model: ModelConfig) -> dict[str, Any]:
     return {name: value for name, value in model if name in model.model_fields_set}
 
 
-def _vocabulary(vocabulary: VocabularyConfig, initial: TrainedModel, given: Tokenizer | None) -> VocabularyConfig:
-    """The settings of the vocabulary. A file, whose tokenizer is `given`, with other pieces than the model's vocabulary
-    replaces it, and so does a size or a kind that was given."""
+def _vocabulary(vocabulary: VocabularyConfig, initial: TrainedModel, of_file: Tokenizer | None) -> VocabularyConfig:
+    """The settings of the vocabulary. A file with other pieces than the model's vocabulary replaces it, and so does a
+    size or a kind that was set. `of_file`: the tokenizer of the file."""
     if not vocabulary.file and vocabulary.model_fields_set & {"size", "kind"}:
         return vocabulary.replace(exchange=True)
-    if given and not vocabulary.exchange:
+    if of_file and not vocabulary.exchange:
         pieces = initial.tokenizer.vocabulary.pieces
-        if given.vocabulary.pieces[: len(pieces)] != pieces:
+        if of_file.vocabulary.pieces[: len(pieces)] != pieces:
             say(f"{vocabulary.file} has other pieces than the model: it takes the place of the model's vocabulary")
             return vocabulary.replace(exchange=True)
     return vocabulary
 
 
 def _model(
-    settings: ModelConfig, theirs: ModelConfig, vocabulary: VocabularyConfig, given: Tokenizer | None
+    settings: ModelConfig, theirs: ModelConfig, vocabulary: VocabularyConfig, of_file: Tokenizer | None
 ) -> ModelConfig:
-    """The settings `theirs` of the initial model, replaced by those of `settings` that a file or flags set. `given`:
+    """The settings `theirs` of the initial model, replaced by those of `settings` that a file or flags set. `of_file`:
     the tokenizer of `vocabulary.file`."""
     changes = _overrides(settings)
     changes["compute_dtype"] = settings.compute_dtype  # an imported model has float32, the type of its files
     if vocabulary.exchange or vocabulary.file:
         changes["vocabulary_size"] = None
     if vocabulary.exchange:
-        padding, relative = _padding_id(vocabulary, given), RELATIVES[theirs.model_type]
+        padding, relative = _padding_id(vocabulary, of_file), RELATIVES[theirs.model_type]
         fixed = relative.fixed.get("pad_token_id", padding)
         if fixed != padding:
             raise UsageError(
@@ -249,9 +249,9 @@ def _model(
     return theirs.replace(**changes)
 
 
-def _padding_id(vocabulary: VocabularyConfig, given: Tokenizer | None) -> int:
-    if given:
-        return given.vocabulary.pad_id
+def _padding_id(vocabulary: VocabularyConfig, of_file: Tokenizer | None) -> int:
+    if of_file:
+        return of_file.vocabulary.pad_id
     return FAIRSEQ_PIECES.index("<pad>") if vocabulary.kind == "byte_bpe" else SPECIAL_PIECES.index(PAD)
 
 

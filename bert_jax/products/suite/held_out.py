@@ -15,7 +15,7 @@ documents. If recipes differ in these alone, no recipe trains on a document that
 _OF_HELD_OUT = {
     "shared": {f"data.{name}" for name in _OF_DOCUMENTS},
     "own": {f"data.{name}" for name in (*_OF_DOCUMENTS, *CURATION)}
-    | {f"objective.{name}" for name in ("predict", "units", *HELD_OUT_MASKS)},
+    | {f"objective.{name}" for name in ("predict", *HELD_OUT_MASKS)},
 }
 """Settings that must be equal in all recipes, by the suite's `vocabulary`. If it is shared, all recipes are measured on
 the first one's sequences; otherwise each is measured on its own sequences of the same documents."""

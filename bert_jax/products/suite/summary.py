@@ -209,15 +209,15 @@ class Summary:
         if len(self.suite.settings) > 1 and self.suite.tables.report == "dev":
             best = f"the best of {counted(len(self.suite.settings), 'settings')}"
             yield "note", f"Each score is {best} on the same dev rows; new rows would score lower."
-        yield from (("note", text) for text in self._seen())
+        yield from (("note", text) for text in self._contamination_notes())
         yield from (("problem", f"Failed: {failure}") for failure in self.work.failures)
 
     def _verdict(self, name: str, task: str, found: Difference) -> str:
         rows = sorted({each.ROWS for each in self.suite.tasks if task in (each.name, AVERAGE)}, reverse=True)
         return difference_text(name, self.suite.models[0].name, found, " and ".join(rows or ["rows"]))
 
-    def _seen(self) -> Iterator[str]:
-        """Yields what the shares of rows in the models' texts mean, and which texts weren't looked through."""
+    def _contamination_notes(self) -> Iterator[str]:
+        """Yields what a share of seen rows is, and the models of whose texts a part couldn't be looked through."""
         searched = [each for cells in self.cells.values() for each in cells.values() if each.share_seen is not None]
         if searched:
             yield "Seen: the share of dev and test rows that was found in the model's pretraining text."
