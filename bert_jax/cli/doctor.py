@@ -39,6 +39,7 @@ class Doctor(JsonArguments):
     """Exponent of the shares of several sources, as --data.smoothing. Without it: that of the config."""
 
     def execute(self) -> None:
+        from bert_jax.config.fitted import ScratchConfig
         from bert_jax.config.run import RunConfig
         from bert_jax.records.corpus import open_corpus
         from bert_jax.run.config_files import config_of_run, load_config, run_given_as_config
@@ -57,12 +58,14 @@ class Doctor(JsonArguments):
         }
         config = config.set(mixed | phases)
         open_corpus(config.data)  # refuses an absent text before JAX is imported
+        from bert_jax.pretraining.fitting import fitted
         from bert_jax.products.doctor.diagnosis import diagnose, print_diagnosis
         from bert_jax.products.doctor.remedies import changes
         from bert_jax.system.figures import json_line
 
+        follows_text, config = isinstance(config, ScratchConfig), fitted(config, self.opened)
         found = diagnose(config, self.opened, self.models, self.tags, self.minutes)
-        advice = list(changes(found, config))
+        advice = list(changes(found, config, follows_text))
         if self.json:
             print(json_line({**dict(found), "changes": advice}))
         else:

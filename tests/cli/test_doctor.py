@@ -45,6 +45,15 @@ def test_the_doctor_takes_several_sources_also_from_a_file(doctor, corpus, tmp_p
     assert [each["share"] for each in found["shares"]] == [0.5, 0.5] and len(found["sources"]) == 2
 
 
+@pytest.mark.long
+def test_a_config_that_follows_from_the_text_is_looked_at_as_it_is_trained(corpus, done, monkeypatch):
+    monkeypatch.setattr("bert_jax.training.estimate._PRODUCT_SIZE", 64)
+    found = json.loads(done("doctor", corpus, "--config", "scratch_small", "--json").out)
+    assert found["training"]["parameters"] < 2e6
+    advice = [each["change"] for each in found["changes"]]
+    assert "a smaller --passes" in advice and not any("--phases" in each or "smaller model" in each for each in advice)
+
+
 def test_prepare_tells_its_time_and_writes_nothing(config_file, tmp_path, done):
     assert "100 workers" in done("prepare", config_file, "--workdir", tmp_path / "run", "--dry-run").out
     assert not list(tmp_path.iterdir())

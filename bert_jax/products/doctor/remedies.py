@@ -38,8 +38,9 @@ _SIZES = {"large": 335e6, "base": 110e6, "medium": 41e6, "small": 29e6, "mini": 
 """Parameters of the published sizes, whose configs have these names, largest first."""
 
 
-def changes(diagnosis: Diagnosis | MixtureDiagnosis, config: RunConfig) -> Iterator[Change]:
-    """Yields what to change, most important first."""
+def changes(diagnosis: Diagnosis | MixtureDiagnosis, config: RunConfig, follows_text: bool = False) -> Iterator[Change]:
+    """Yields what to change, most important first. `follows_text`: whether sizes and steps of `config` were derived
+    from the text, as those of `scratch_small`."""
     if isinstance(diagnosis, MixtureDiagnosis):
         reasons: dict[str, list[str]] = {}
         for source in diagnosis.sources:
@@ -52,7 +53,7 @@ def changes(diagnosis: Diagnosis | MixtureDiagnosis, config: RunConfig) -> Itera
         yield from _of_shares(diagnosis, config)
     else:
         yield from _of_source(diagnosis, config)
-    yield from _of_training(diagnosis.training, config)
+    yield from _of_training(diagnosis.training, config, follows_text)
 
 
 def _of_source(diagnosis: SourceDiagnosis, config: RunConfig) -> Iterator[Change]:
@@ -166,9 +167,10 @@ def _of_sequences(diagnosis: SourceDiagnosis, config: RunConfig) -> Iterator[Cha
         yield Change(reason=MANY_RANDOM.format(most), change="--objective.pair none")
 
 
-def _of_training(training: Training, config: RunConfig) -> Iterator[Change]:
+def _of_training(training: Training, config: RunConfig, follows_text: bool) -> Iterator[Change]:
     _, most = training.text_parameters
-    if training.parameters > most and not config.init:  # a model that goes on has learned from other text, too
+    # A model that goes on has learned from other text, too.
+    if training.parameters > most and not (config.init or follows_text):
         name = next((name for name, size in _SIZES.items() if size <= most), None)
         reason = f"the text feeds at most {most / 1e6:,.3g}M parameters, and the model has "
         change = "give more text, or take a smaller model: "
@@ -181,4 +183,4 @@ def _of_training(training: Training, config: RunConfig) -> Iterator[Change]:
             for number, phase in enumerate(config.phases)
         ]
         reason = f"the text is seen {three_digits(training.epochs)} times; more than {epochs} add nothing"
-        yield Change(reason=reason, change=" ".join(flags))
+        yield Change(reason=reason, change="a smaller --passes" if follows_text else " ".join(flags))
