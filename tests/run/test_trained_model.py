@@ -13,7 +13,7 @@ from bert_jax.cli.main import run as command
 from bert_jax.config.run import RunConfig
 from bert_jax.model.sharding import make_mesh
 from bert_jax.pretraining.pretrain import pretrain
-from bert_jax.run import checkpoint_choice, manifest, run_files, trained_model
+from bert_jax.run import checkpoint_choice, checkpoint_manifest, run_files, trained_model
 from bert_jax.run.checkpoint_choice import CheckpointGone
 from bert_jax.run.checkpoint_manifest import Manifest, complete, delete_checkpoint, write_evaluation
 from bert_jax.run.recorded_config import write_config
@@ -72,8 +72,8 @@ def test_a_copied_checkpoint_may_have_any_name(run, tmp_path):
 @pytest.mark.parametrize("name", ["evaluate", "fill-mask", "export", "verify", "inspect"])
 @pytest.mark.long(first=1)
 def test_commands_beside_a_training_end_well(run, tmp_path, name, monkeypatch, capsys):
-    of = manifest.FileSum.of
-    monkeypatch.setattr(manifest.FileSum, "of", deleting(run, of, "before"))
+    of = checkpoint_manifest.FileSum.of
+    monkeypatch.setattr(checkpoint_manifest.FileSum, "of", deleting(run, of, "before"))
     more = {"fill-mask": ["The [MASK]."], "export": [str(tmp_path / "exported")]}.get(name, [])
     assert command([name, str(run.path), *more]) == 0
     assert "damaged" not in capsys.readouterr().err
@@ -139,8 +139,8 @@ def test_an_array_whose_chunks_are_larger_than_it_is_refused(run, monkeypatch):
     name = "params.bert.embeddings.norm.bias/.zarray"
     array = json.loads(store[name]) | {"chunks": [1 << 30]}
     store[name] = json.dumps(array).encode()
-    kept = manifest.Manifest.at(checkpoint)
-    manifest.Manifest.of(checkpoint, kept.step, kept.evaluation, None).seal(checkpoint)
+    kept = checkpoint_manifest.Manifest.at(checkpoint)
+    checkpoint_manifest.Manifest.of(checkpoint, kept.step, kept.evaluation, None).seal(checkpoint)
     monkeypatch.setattr(ocp.Checkpointer, "restore", None)
     with pytest.raises(RunError, match=r"norm.bias/.zarray' says chunks of \[1073741824\] for a shape of \[32\]"):
         bert_jax.load(run.path)
