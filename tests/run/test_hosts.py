@@ -65,7 +65,7 @@ def fail(*_):
     time.sleep(late)
     raise RunError("the same on all")
 
-pretrain.pretrain = fail
+pretrain.pretrain_opened = fail
 from bert_jax.cli.main import main
 
 main()

@@ -103,8 +103,9 @@ def test_jax_reads_and_writes_checked_entries(tmp_path):
     [("JAX_COMPILATION_CACHE_MAX_SIZE", "abc"), ("JAX_ENABLE_X64", "maybe"), ("JAX_PLATFORMS", "nonsense")],
 )
 @pytest.mark.long(first=1)
-def test_a_variable_that_jax_cant_use_is_named(tmp_path, variable, value):
-    code = "import bert_jax\ntry:\n    bert_jax.load('x')\nexcept bert_jax.UsageError as error:\n    print(error)"
+def test_a_variable_that_jax_cant_use_is_named(tiny_run, variable, value):
+    load = f"bert_jax.load({str(tiny_run.path)!r})"
+    code = f"import bert_jax\ntry:\n    {load}\nexcept bert_jax.UsageError as error:\n    print(error)"
     out, err = ran(code, **{variable: value})
     assert out.startswith(f"{variable}={value} can't be used here (") and len(out.splitlines()) == 1 and not err
 
