@@ -69,6 +69,8 @@ class Arguments(Settings):
     ALIASES: ClassVar[Mapping[str, str]] = MappingProxyType({})
     """Maps flags of pretrain and finetune, which messages name, to this command's shorter ones: {"data.source":
     "data"}."""
+    WITHOUT_FLAG: ClassVar[str] = "change the input"
+    """What to do where a message names a flag of pretrain or finetune that the command lacks."""
     VARIANTS: ClassVar[Mapping[str, "type[Arguments]"]] = MappingProxyType({})
     """Other forms of the command, by the flags that ask for them: {"--extend": Extend}."""
 

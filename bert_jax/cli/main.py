@@ -131,7 +131,7 @@ def _lacking(name: str, message: str) -> str:
     command = arguments_of(name)
     known = {name for flag in command.flags() for name in (flag.name, flag.negative)} | command.ALIASES.keys()
     lacking = [flag for flag in dict.fromkeys(_OF_INPUT.findall(message)) if flag not in known]
-    return f" ({name} has no flag --{' and --'.join(lacking)}: change the input)" if lacking else ""
+    return f" ({name} has no flag --{' and --'.join(lacking)}: {command.WITHOUT_FLAG})" if lacking else ""
 
 
 def quieten_libraries() -> None:

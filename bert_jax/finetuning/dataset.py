@@ -25,7 +25,7 @@ from bert_jax.instances.held_out import document_hash
 from bert_jax.records.compressed_files import suffix
 from bert_jax.records.formats import format_of, takes_columns
 from bert_jax.records.record import Record, RowFormat
-from bert_jax.records.sources import held_records
+from bert_jax.records.sources import held_records, open_rows
 from bert_jax.system.content import content_hash
 from bert_jax.system.errors import Setting, UsageError, listed
 from bert_jax.system.progress import say
@@ -146,12 +146,7 @@ def read_labelled(task: Task, held_out: Sequence[Record] = ()) -> LabelledRows:
         say_repairs(judged.name, repairs)
         return LabelledRows(judged.pairs(), (), judged)
     records = list(held_out) or read_records(task.config, task.config.dev, "dev", repairs)
-    if not any(task.is_measurable(task.config, record) for record in records):
-        there = listed(records[0].columns or records[0].values)
-        raise UsageError(
-            f"{task.config.dev_in_words} has no {task.config.label!r} in any row, and nothing can be measured: there "
-            f"is {there}; give rows with labels (to finetune their column may be named by --task.label)"
-        )
+    _check_labelled(task.config, records, task.config.dev_in_words)
     if unmeasurable := [record for record in records if not task.is_measurable(task.config, record)]:
         repairs["rows with an empty text, not measured"] += len(unmeasurable)
         records = [record for record in records if task.is_measurable(task.config, record)]
@@ -160,6 +155,36 @@ def read_labelled(task: Task, held_out: Sequence[Record] = ()) -> LabelledRows:
         pass
     say_repairs(task.config.dev_in_words or "held-out pairs", repairs)
     return LabelledRows(records, golds)
+
+
+def _check_labelled(config: TaskConfig, records: Sequence[Record], source: str | None) -> None:
+    """Raises UsageError if no row of `source` can be measured."""
+    kind = TASK_CLASSES[config.kind]
+    if not any(kind.is_measurable(config, record) for record in records):
+        there = listed(records[0].columns or records[0].values)
+        raise UsageError(
+            f"{source} has no {config.label!r} in any row, and nothing can be measured: there is {there}; give rows "
+            "with labels (to finetune their column may be named by --task.label; if the first line holds no names, all "
+            "columns by --task.columns)"
+        )
+
+
+def check_rows(config: TaskConfig, test: str | None) -> None:
+    """Raises UsageError if a row of task.train, of task.dev or of `test` can't be used, or if none has a label. Opens a
+    public set but doesn't read it, and leaves out judged texts."""
+    dev = None if config.dev_share else config.dev
+    for setting, source in {"train": config.train, "dev": dev, "test": test}.items():
+        if not source or is_judged(source):
+            continue
+        if source.startswith("tfds:"):
+            open_rows(source)
+            continue
+        records = read_records(config, source, setting, Counter())
+        for record in records:
+            texts_of(config, record)
+        _check_labelled(config, records, source)
+        if setting == "train":
+            TASK_CLASSES[config.kind].with_labels(config, records)
 
 
 def read_records(config: TaskConfig, source: str | None, setting: str, repairs: Counter[str]) -> list[Record]:

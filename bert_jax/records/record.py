@@ -11,7 +11,8 @@ from bert_jax.system.errors import UsageError, json_kind, listed, quoted
 _SURROGATE = re.compile("[\ud800-\udfff]")
 _REMEDY = (
     "give rows that have it, or name a column that is there: by --task.texts or --task.label of finetune, by --texts "
-    "of features; where the first line holds no names, by --columns of predict and evaluate"
+    "of features; if the first line holds no names, name the columns by --task.columns of finetune, by --columns of "
+    "predict and evaluate"
 )
 
 

@@ -14,7 +14,7 @@ from bert_jax.products.suite.texts import tokens_of_rows
 from bert_jax.products.suite.work import SuiteWork
 from bert_jax.run.trained_model import TrainedModel
 from bert_jax.system.figures import rows_table
-from bert_jax.system.progress import output, print_line
+from bert_jax.system.progress import output, print_line, say
 from bert_jax.system.workers import in_own_process
 from bert_jax.training.estimate import Estimate
 
@@ -67,6 +67,7 @@ def print_estimate(work: SuiteWork) -> None:
 
 def _pace(work: SuiteWork, name: str) -> tuple[float, float]:
     """Seconds that a process takes to start, load a model and compile, and those of a token in a forward pass."""
+    say(f"timing {name}, to estimate its work")
     model, began = next(model for model in work.suite.models if model.name == name), monotonic()
     measured = work.recipes.config(model) if model.recipe else Path(str(model.path))
     token = in_own_process(measuring.token_seconds, measured, 1 + _BACKWARD)

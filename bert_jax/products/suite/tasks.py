@@ -19,7 +19,6 @@ from bert_jax.inference.pair_files import pair_files, read_pairs
 from bert_jax.products.suite.rows import RowSearch, find_rows
 from bert_jax.products.suite.suite_tables import SuiteTables, Values, check_known, check_settable, with_settings
 from bert_jax.records.decoded_lines import decoded_lines
-from bert_jax.records.sources import open_rows
 from bert_jax.run.config_files import load_config
 from bert_jax.system.bucket import Place, place_of
 from bert_jax.system.errors import UsageError
@@ -278,9 +277,9 @@ class FineTuning(SuiteTask):
         return [*super().hashes(source_hash), *([source_hash(text, is_text=True)] if text else ())]
 
     def check(self) -> None:
-        for source in filter(None, (self.config.task.train, self.config.task.dev_source)):
-            if source.startswith("tfds:"):
-                open_rows(source)
+        from bert_jax.finetuning.dataset import check_rows
+
+        check_rows(self.config.task, self.test)
 
     def texts(self) -> Iterator[Sequence[str]]:
         from bert_jax.products.suite.texts import row_texts

@@ -305,6 +305,8 @@ REFUSED = {
     "text.toml": "text.toml: modern: no file matches 'absent.txt'",
     "adapted.toml": "adapted.toml: there is nothing at {}/absent; give a run, a checkpoint or ",
     "scratch.toml": "scratch.toml: scratch_small: no file matches 'absent.txt'",
+    "columns.toml": "columns.toml: {}/train.tsv, line 2 has no column 'phrase'",
+    "labels.toml": "labels.toml: {}/train.tsv has no 'stars' in any row",
 }
 
 
@@ -317,6 +319,8 @@ def test_what_files_tell_is_refused_before_jax_is_imported(stand_ins):
         "text": f'source = "absent.txt"\n[[models]]\npath = "one"\n{RECIPE}{TASK_TEXT}',
         "adapted": '[[models]]\nconfig = "adapt"\ninit = "./absent"\n',
         "scratch": 'source = "absent.txt"\n[[models]]\nconfig = "scratch_small"\n',
+        "columns": f'{MODELS}{TASK_TEXT}texts = ["phrase"]\n',
+        "labels": f'{MODELS}{TASK_TEXT}label = "stars"\n',
     }
     for name, text in texts.items():
         (stand_ins.folder / f"{name}.toml").write_text(text)
@@ -329,6 +333,7 @@ def test_what_files_tell_is_refused_before_jax_is_imported(stand_ins):
     assert done.stdout == f"{[2] * len(REFUSED)}\n", said
     for line, expected in zip(said, REFUSED.values(), strict=True):
         assert expected.format(stand_ins.folder) in line
+    assert all("suite has no flag --task." in line and "as in texts = [...]" in line for line in said[-2:])
 
 
 def test_a_model_must_be_there_and_have_the_head_that_pairs_need(tiny_run, tmp_path):
