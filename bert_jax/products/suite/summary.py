@@ -210,6 +210,7 @@ class Summary:
             best = f"the best of {counted(len(self.suite.settings), 'settings')}"
             yield "note", f"Each score is {best} on the same dev rows; new rows would score lower."
         yield from (("note", text) for text in self._contamination_notes())
+        yield from (("note", text) for text in self._ready_models())
         yield from (("problem", f"Failed: {failure}") for failure in self.work.failures)
 
     def _verdict(self, name: str, task: str, found: Difference) -> str:
@@ -223,6 +224,23 @@ class Summary:
             yield "Seen: the share of dev and test rows that was found in the model's pretraining text."
         for model, reason in dict.fromkeys((each.model, each.unread) for each in searched if each.unread):
             yield f"Seen: only a part of {model}'s pretraining text was looked through, as {reason}."
+
+    def _ready_models(self) -> Iterator[str]:
+        """Yields, for each task that is fine-tuned, the run of the best model, the command that uses it and, if the suite
+        trained the encoder, the command that exports it."""
+        for task in self.suite.tuned:
+            if not (cells := self.cells.get(task.name)):
+                continue
+            name = max(cells, key=lambda name: cells[name].mean)
+            model = next(model for model in self.suite.models if model.name == name)
+            tuned = [self.work.tuning(model, task, cells[name].setting, seed) for seed in cells[name].scores]
+            best = max(tuned, key=lambda job: task.score(job.measured)[1])
+            command = "features" if task.config.task.makes_vectors else "predict"
+            encoder = f", its encoder by bert-jax export {best.needs.path} FOLDER" if best.needs else ""
+            yield (
+                f"{task.name}: to use {name}, with its best seed on the dev rows: bert-jax {command} {best.path} INPUT "
+                f"OUTPUT{encoder}."
+            )
 
     def _edges(self) -> Iterator[str]:
         """Yields a sentence for each highest or lowest number of the grid that is the best for some model and task."""

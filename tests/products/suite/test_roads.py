@@ -129,6 +129,24 @@ def test_recipes_with_vocabularies_of_their_own_are_compared_by_bits_a_character
     assert all(call.config.vocabulary.file is None for call in roads.given if call.name == "pretrain")
 
 
+def test_the_commands_that_use_and_export_the_best_models_are_named(roads, with_bits):
+    suite = suite_of(roads)
+    work = SuiteWork(suite, roads.folder / "W", 1)
+    work.run(lambda: Summary(work))
+    summary = Summary(work)
+    pretrained = {(row["model"], row["seed"]): row["run"] for row in summary.pretrained}
+    for task in suite.tuned:
+        name = max(summary.cells[task.name], key=lambda name: summary.cells[task.name][name].mean)
+        rows = [row for row in summary.runs if (row["model"], row["task"]) == (name, task.name)]
+        best = max(rows, key=lambda row: row["score"])
+        commands = f"bert-jax predict {best['run']} INPUT OUTPUT"
+        if encoder := pretrained.get((name, best["seed"])):
+            commands += f", its encoder by bert-jax export {encoder} FOLDER"
+        said = f"{task.name}: to use {name}, with its best seed on the dev rows: {commands}."
+        assert ("note", said) in list(summary.sentences())
+    assert suite.tuned and any("bert-jax export" in text for _, text in summary.sentences())
+
+
 def test_a_recipe_that_is_worse_than_its_initial_model_is_named(roads, with_bits):
     watched = ROADS.replace('"vocabulary.size" = 500', '"vocabulary.size" = 500, "evaluation.watch" = true')
     suite = roads.suite(

@@ -34,7 +34,8 @@ def test_without_pairs_of_models_or_settings_nothing_is_compared(stand_ins):
         "note",
         "problem",
         "note",
-    ]  # of baselines and rows seen
+        "note",
+    ]  # of baselines, of rows seen, and of the command that uses the best model
     assert "Best settings" not in suite_page("one", summary)
 
 
