@@ -226,8 +226,8 @@ class Summary:
             yield f"Seen: only a part of {model}'s pretraining text was looked through, as {reason}."
 
     def _ready_models(self) -> Iterator[str]:
-        """Yields, for each task that is fine-tuned, the run of the best model, the command that uses it and, if the suite
-        trained the encoder, the command that exports it."""
+        """Yields, for each fine-tuned task, the command that uses the best model and, if the suite trained its encoder,
+        the command that exports the encoder."""
         for task in self.suite.tuned:
             if not (cells := self.cells.get(task.name)):
                 continue
