@@ -10,6 +10,31 @@ from bert_jax.system.bucket import objects, place_of
 from bert_jax.system.copies import local_path
 
 
+DEFAULTS = {
+    "source": ["python-docs"],
+    "layout": "paragraphs",
+    "language": ["en"],
+    "words": None,
+    "phrases": None,
+    "entities": None,
+    "spans": None,
+    "undecodable": "replace",
+    "deduplicate": None,
+    "drop_boilerplate": False,
+    "min_doc_words": 0,
+    "max_symbol_word_ratio": None,
+    "language_filter": False,
+    "held_out": 0.01,
+    "short_sequence_probability": 0.1,
+    "dupe_factor": 1,
+    "across_documents": True,
+    "whole_sentences": True,
+    "packed": False,
+    "chunk_megabytes": 8.0,
+}
+"""The defaults of format 1, which its fingerprints leave out."""
+
+
 class LaterDataConfig(DataConfig):
     """The settings of a release to come."""
 
@@ -25,6 +50,11 @@ def later(recipe, **changes):
 def test_a_new_setting_with_its_default_leaves_fingerprints_as_they_are(recipe):
     assert later(recipe).fingerprint() == recipe.fingerprint()
     assert later(recipe, quotes=True).fingerprint() != recipe.fingerprint()
+
+
+def test_a_default_changes_only_with_the_format():
+    """Otherwise a release would take a data set of an earlier one, made with the old default, for one of its own."""
+    assert PreparedData.FORMAT == 1 and DEFAULTS.items() <= DataConfig().model_dump(mode="json").items()
 
 
 @pytest.mark.parametrize(
