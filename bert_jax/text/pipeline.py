@@ -3,7 +3,6 @@
 import copy
 import itertools
 import json
-import re
 from collections.abc import Iterable, Sequence
 from functools import cached_property
 from typing import Annotated, Self
@@ -19,7 +18,8 @@ from bert_jax.system.errors import UsageError
 from bert_jax.system.files import write_json, write_text
 from bert_jax.system.json_file import JsonObject, Shape
 from bert_jax.text.library_calls import library_method
-from bert_jax.text.scripts import TextCut, is_punctuation, sets_no_spaces, starts_word, visible
+from bert_jax.text.scripts import TextCut, is_punctuation, visible
+from bert_jax.text.spelling import ByteSpelling, Spelling, WordPieceSpelling
 from bert_jax.text.tokenizer_json import (
     PipelineKind,
     added_token,
@@ -33,21 +33,14 @@ from bert_jax.text.tokenizer_json import (
     pipeline_kind,
     with_unigram_pieces,
 )
-from bert_jax.text.vocabulary import BOUNDARY, CONTINUATION, MASK, Frame, PieceSpan, Vocabulary, special_names
+from bert_jax.text.vocabulary import MASK, Frame, PieceSpan, Vocabulary, special_names
 
 TOKENIZER_CONFIG = "tokenizer_config.json"
 """Name of the settings file in a tokenizer directory. Other programs use the same name."""
 TOKENIZER_FORMAT = 1
 """Version of the format of our tokenizer directories."""
-_PRINTABLE = {*range(0x21, 0x7F), *range(0xA1, 0xAD), *range(0xAE, 0x100)}
-_OTHERS = [byte for byte in range(256) if byte not in _PRINTABLE]
-BYTES = {chr(byte): byte for byte in sorted(_PRINTABLE)} | {chr(0x100 + at): byte for at, byte in enumerate(_OTHERS)}
-"""The byte that each character stands for in byte-level BPE (Radford et al. 2019, section 2.2).
-
-A printable character of Latin-1 stands for its own byte. The characters from U+0100 on stand for the other bytes, such
-as \\u0120 for the space."""
-_BYTE = re.compile("<0x[0-9A-F]{2}>")
-"""Spelling of a piece for one byte, in vocabularies that split unknown characters into bytes."""
+_SPELLINGS: dict[PipelineKind, type[Spelling]] = {"wordpiece": WordPieceSpelling, "byte_bpe": ByteSpelling}
+"""The spellings of the kinds whose pieces don't begin a word with a BOUNDARY."""
 
 
 class TokenizerSettings(Shape):
@@ -99,6 +92,11 @@ class Tokenizer:
         self.vocabulary = Vocabulary(pieces, name, special, blanks="", frame=frame)
         added = {token["id"] for token in file.get("added_tokens") or []}
         self.added = frozenset(added - {*self.vocabulary.special_ids})
+
+    @cached_property
+    def spelling(self) -> Spelling:
+        """How the pieces are spelled."""
+        return _SPELLINGS.get(self.kind, Spelling)({self.vocabulary.pieces[number] for number in self.added})
 
     @cached_property
     def _encoder(self) -> tokenizers.Tokenizer:
@@ -156,11 +154,8 @@ class Tokenizer:
         for number, begin, end in self._offsets(text):
             if number in self.added:  # with the spaces around it, if the added token includes them
                 begin, end = visible(text, begin, end)
-            elif self.kind == "byte_bpe":  # byte_bpe has pieces for control characters, too
-                space = end - begin - len(text[begin:end].lstrip())
-                begin = min(begin + space, end)
-            elif self.kind != "wordpiece":
-                begin, end = visible(text, begin, begin if self.vocabulary.pieces[number] == BOUNDARY else end)
+            else:
+                begin, end = self.spelling.span(self.vocabulary.pieces[number], text, begin, end)
             spans.append(PieceSpan(number, begin, end))
         return spans
 
@@ -179,39 +174,19 @@ class Tokenizer:
 
     def decode(self, ids: Iterable[int]) -> str:
         """The text of the pieces: words, separated by spaces."""
-        pieces = self.vocabulary.pieces
-        if self.kind == "wordpiece":
-            return " ".join(pieces[number] for number in ids).replace(f" {CONTINUATION}", "")
-        parts: list[str] = []
+        parts = list[str]()
         for special, run in itertools.groupby(ids, self.vocabulary.special_ids.__contains__):
-            if special:
-                parts += [pieces[number] for number in run]
-            elif self.kind == "byte_bpe":
-                text = b"".join(map(self._bytes, run)).decode("utf-8", "replace")
-                parts.append(text.removeprefix(" "))
-            else:
-                parts.append("".join(pieces[number] for number in run).replace(BOUNDARY, " ").removeprefix(" "))
-        return " ".join(parts)
-
-    def _bytes(self, number: int) -> bytes:
-        """The bytes that a piece of a byte-level BPE stands for. A piece with other characters stands for itself."""
-        piece = self.vocabulary.pieces[number]
-        numbers = [BYTES.get(character, -1) for character in piece]
-        return piece.encode() if number in self.added or -1 in numbers else bytes(numbers)
+            pieces = [self.vocabulary.pieces[number] for number in run]
+            parts += pieces if special else [self.spelling.joined(pieces)]
+        return self.spelling.with_special(parts)
 
     def text_bytes(self, number: int) -> bytes:
         """The UTF-8 bytes that piece `number` adds to a text, with a space where it begins a word; none if special.
 
         The bytes may be only a part of a character.
         """
-        piece = self.vocabulary.pieces[number]
-        if number in self.vocabulary.special_ids:
-            return b""
-        if self.kind == "byte_bpe":
-            return self._bytes(number)
-        if self.kind == "wordpiece":
-            return f" {piece}".replace(f" {CONTINUATION}", "").encode()
-        return bytes.fromhex(piece[3:5]) if _BYTE.fullmatch(piece) else piece.replace(BOUNDARY, " ").encode()
+        is_special = number in self.vocabulary.special_ids
+        return b"" if is_special else self.spelling.text_bytes(self.vocabulary.pieces[number])
 
     @cached_property
     def starts_word(self) -> Bool[np.ndarray, " V"]:
@@ -222,10 +197,7 @@ class Tokenizer:
         scripts each piece counts as a word. A letter after punctuation without a space doesn't start a word, since its
         piece is the same as within a word.
         """
-        if self.kind == "wordpiece":
-            starts = np.array([not piece.startswith(CONTINUATION) for piece in self.vocabulary.pieces])
-        else:
-            starts = np.array([starts_word(self.spelled(number)) for number in range(len(self.vocabulary))])
+        starts = np.array([*map(self.spelling.starts_word, self.vocabulary.pieces)], bool)
         starts[[*self.vocabulary.special_ids, *self.added]] = True
         return starts
 
@@ -234,9 +206,7 @@ class Tokenizer:
 
         A boundary by itself is kept. Control characters, and bytes that don't make a character, are escaped.
         """
-        if self.kind == "wordpiece":
-            return self.vocabulary.pieces[number].removeprefix(CONTINUATION)
-        return self.spelled(number).removeprefix(BOUNDARY) or BOUNDARY
+        return self.spelling.letters(self.vocabulary.pieces[number])
 
     def spelled(self, number: int) -> str:
         """Piece `number` for people to read.
@@ -244,18 +214,13 @@ class Tokenizer:
         It is spelled as in the vocabulary, except in a byte-level BPE: there its bytes are decoded, and a space at the
         beginning becomes BOUNDARY.
         """
-        if self.kind != "byte_bpe" or number in self.added:
-            return self.vocabulary.pieces[number]
-        text = self._bytes(number).decode("utf-8", "backslashreplace")
-        space, text = (BOUNDARY, text[1:]) if text[:1] == " " else ("", text)
-        letters = (letter if letter.isprintable() else letter.encode("unicode_escape").decode() for letter in text)
-        return space + "".join(letters)
+        return self.spelling.readable(self.vocabulary.pieces[number])
 
     @library_method
     def encode_piece(self, piece: str) -> list[int]:
         """Ids of the pieces that `piece`, written as in the vocabulary, is split into."""
         if self.kind == "wordpiece":
-            return self.encode(piece.removeprefix(CONTINUATION))
+            return self.encode(self.spelling.letters(piece))
         return [token.id for token in self._encoder.model.tokenize(piece)]
 
     @library_method
@@ -265,7 +230,7 @@ class Tokenizer:
         The piece includes the space before the word if the word's script uses spaces and this isn't a WordPiece. It is
         None if the cleaned word is empty, is several words, contains punctuation, or is too long.
         """
-        text = word if self.kind == "wordpiece" or sets_no_spaces(word[:1] or " ") else f" {word}"
+        text = self.spelling.in_text(word)
         if self._encoder.normalizer:
             text = self._encoder.normalizer.normalize_str(text)
         words = self._encoder.pre_tokenizer.pre_tokenize_str(text)

@@ -20,9 +20,10 @@ from tokenizers import models, normalizers, trainers
 from bert_jax.config.data import MIN_BYTE_BPE_SIZE
 from bert_jax.system.errors import Setting, UsageError
 from bert_jax.text.cleaning import ZERO_WIDTH_SPACE, Cleaning, sentencepiece_rules
-from bert_jax.text.pipeline import BYTES, Tokenizer
+from bert_jax.text.pipeline import Tokenizer
 from bert_jax.text.scripts import sets_no_spaces
 from bert_jax.text.sentencepiece import OWN_RULES, ModelProto, SentencePieceTokenizer, without_nul
+from bert_jax.text.spelling import BYTES
 from bert_jax.text.tokenizer_json import PipelineKind, byte_level, finished
 from bert_jax.text.vocabulary import (
     CLS,

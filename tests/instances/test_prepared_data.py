@@ -9,7 +9,6 @@ from bert_jax.instances.prepared_data import PreparedData, publish_prepared
 from bert_jax.system.bucket import objects, place_of
 from bert_jax.system.copies import local_path
 
-
 DEFAULTS = {
     "source": ["python-docs"],
     "layout": "paragraphs",

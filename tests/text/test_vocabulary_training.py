@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from trained_tokenizers import KINDS, SIZES, TEXTS, trained
 
 from bert_jax.system.errors import UsageError
-from bert_jax.text.pipeline import BYTES
+from bert_jax.text.spelling import BYTES
 from bert_jax.text.vocabulary import SPECIAL_PIECES
 from bert_jax.text.vocabulary_training import FAIRSEQ_PIECES, count_words
 
