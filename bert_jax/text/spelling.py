@@ -29,7 +29,7 @@ class Spelling:
         return piece
 
     def letters(self, piece: str) -> str:
-        """The characters of a piece without the sign of a word's beginning or continuation. A boundary alone is kept."""
+        """The characters of a piece without the sign of a word's beginning or continuation. A lone boundary is kept."""
         return self.readable(piece).removeprefix(BOUNDARY) or BOUNDARY
 
     def text_bytes(self, piece: str) -> bytes:
