@@ -41,7 +41,7 @@ class Inputs:
     """The opened and checked inputs of a pretraining. Nothing is written yet."""
 
     initial: TrainedModel | None
-    """The model of `config.init`; None if there is none or the run has a checkpoint of its own."""
+    """The model of `config.init`; None if there is none or the run has checkpoints, which may yet prove damaged."""
     teacher: TrainedModel | None
     """The model of `config.teacher`; None as for `initial`."""
     tokenizer: Tokenizer | None
@@ -123,8 +123,7 @@ def prepare_data(config: RunConfig, run: RunDirectory, inputs: Inputs) -> Data:
     run.keep(*inputs.readings)
     tokenizer = make_tokenizer(config, run, inputs.tokenizer, inputs.initial and inputs.initial.tokenizer)
     treebanks = treebanks_of(config, tokenizer, inputs.sentences)
-    # The first host may have prepared data since the other hosts looked, so they open it again.
-    prepared = prepare_lengths(config, run, inputs.prepared if is_first() else None)
+    prepared = prepare_lengths(config, run, inputs.prepared)
     return Data(tokenizer, prepared, tuple(source_shares(config, prepared)), treebanks)
 
 
@@ -171,6 +170,8 @@ def prepare_lengths(
     `opened`: the existing data sets; None: opens them. Raises UsageError if a run under way would get other data,
     RunError if the shards of an existing data set differ from the hash in the manifest."""
     lengths = list(dict.fromkeys(phase.length for phase in config.phases))
+    if not is_first():  # only the first host writes; the others find its data, and need no text
+        return {length: prepared_for(config, run, length) for length in lengths}
     text = functools.cache(lambda: _text_of(config, run))
     opened = _open_prepared(config, run) if opened is None else opened
     kept = {length: _reusable(data, length, config, run, text) for length, data in opened.items()}
@@ -240,10 +241,9 @@ def prepare_other(
     here = PreparationConfig(processes=config.preparation.processes)
     _check_means(config.data, here)
     language = language or config.data.languages[0]
+    config = config.of_source(source, language)
     # An evaluation uses one sequence a row, also after packed training.
-    data = config.data.uncurated().replace(
-        source=source, weights=None, language=language, held_out=0.0, dupe_factor=1, packed=False
-    )
+    data = config.data.uncurated().replace(held_out=0.0, dupe_factor=1, packed=False)
     recipe = _recipe(config.replace(data=data), run, length)
     corpus = open_corpus(recipe.data)
     show([read_corpus(corpus, recipe.data)])

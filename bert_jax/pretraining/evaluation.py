@@ -246,7 +246,7 @@ def evaluate_run(
     By default the model is evaluated on the run's held-out documents, and on the held-out sentences of the treebank
     `objective.tags` if its file is on this machine and unchanged. With `source`, written as in `data.source`, it is
     evaluated on all documents of that source instead. They are prepared in a temporary directory with the run's
-    settings, at the length of its last phase.
+    settings, at the length of the checkpoint's phase.
 
     `language`: the language of `source`; None: the run's first. `step` and `average`: other parameters (see
     `TrainedModel.load`); the result names the steps of an average as `averaged_steps`. `words`: the run's `data.words`,
@@ -274,9 +274,8 @@ def evaluate_run(
     trainer = pretraining_trainer(
         config, make_mesh(MeshConfig()), len(tokenizer.vocabulary), tokenizer.vocabulary.mask_id
     )
-    length = config.phases[-1].length
-    treebank = _treebank(config, tokenizer, length, source)
-    head = {"tag": trainer.objective.parameter_shapes["tag"]} if treebank else None
+    treebanks = _treebanks(config, tokenizer, source)
+    head = {"tag": trainer.objective.parameter_shapes["tag"]} if treebanks else None
     trained, params = TrainedModel.load(
         run.files, lambda shapes: tree_shardings(shapes, trainer.mesh), step, average, head
     )
@@ -284,7 +283,8 @@ def evaluate_run(
         raise UsageError(f"{run.tokenizer} is another tokenizer than its model was trained with; put that back")
     if "masked_lm" not in trained.shapes and "generator" not in trained.shapes:
         raise UsageError(f"{run.path} is an encoder without masked-language head; there is nothing to measure")
-    phase = config.phase_of(trained.step)  # the step's own phase sets the base of rotary positions
+    phase = config.phase_of(trained.step)  # sets the base of rotary positions, too
+    length = config.phases[phase].length
     sequences: HeldOut | None
     with contextlib.ExitStack() as stack:
         if source:
@@ -293,7 +293,7 @@ def evaluate_run(
             sequences = HeldOut(trainer, phase, prepared, TRAIN, max_sequences=None)
         else:
             prepared = prepared_for(config, run, length)
-            sequences = held_out_sequences(trainer, phase, prepared, treebank)
+            sequences = held_out_sequences(trainer, phase, prepared, treebanks.get(length))
         results = measurements(trainer, trained.step, params, prepared, sequences)
         if average:
             results = results.updated({"averaged_steps": list(trained.provenance.steps)})
@@ -301,25 +301,26 @@ def evaluate_run(
         return results.updated({"unknown_share": prepared.train.unknown_share}) if source else results
 
 
-def _treebank(config: RunConfig, tokenizer: Tokenizer, length: int, source: str | None) -> Treebank | None:
-    """The treebank `objective.tags` of a run that is evaluated; None, with a printed reason, if its sentences can't be
-    measured. `source`: the text on which the run is evaluated instead of its own."""
+def _treebanks(config: RunConfig, tokenizer: Tokenizer, source: str | None) -> dict[int, Treebank]:
+    """The treebank `objective.tags` of a run that is evaluated, by the length of the phases; {}, with a printed reason,
+    if its sentences can't be measured. `source`: the text on which the run is evaluated instead of its own."""
     path = config.objective.tags
     if not path:
-        return None
+        return {}
     if source:
         reason = "text has none; without --data the held-out sentences of the treebank are measured"
     elif is_elsewhere(path):
         reason = f"{path} isn't on this machine, and no place elsewhere is read because a file of a run names it"
     else:
         try:
-            if (treebank := treebanks_of(config, tokenizer)[length]).held_out.sequences:
-                return treebank
+            treebanks = treebanks_of(config, tokenizer)
+            if all(treebank.held_out.sequences for treebank in treebanks.values()):
+                return treebanks
             reason = f"no sentence of {path} is held out by {Setting('data.held_out', config.data.held_out)}"
         except UsageError as error:
             reason = str(error)
     say(f"tags aren't measured: {reason}")
-    return None
+    return {}
 
 
 def measurements(

@@ -108,6 +108,8 @@ def initial_parameters(
     if not config.vocabulary.exchange:
         check_extension(trained.tokenizer, tokenizer)
     trained, params = trained.with_parameters(mesh)
+    if trained.task:  # the head of a task isn't pretrained
+        trained, params = trained._replace(shapes=without(trained.shapes, ("task",))), without(params, ("task",))
     absent = absent_parts(trained.shapes, config.model)
     named = set[str]()  # parts whose beginning another message describes
     if _drops_segments(trained, config.model):

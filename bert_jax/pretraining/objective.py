@@ -229,8 +229,9 @@ class MaskedTokens(Objective):
         """
         labels, weights = targets.masked.labels, targets.masked.weights
         first, last = batch.tokens.begin, batch.tokens.begin + batch.tokens.length - 1
-        # Each sequence is between [CLS] and [SEP], so their ids are found at the ends of the row's first one.
-        ends = jnp.take_along_axis(batch.tokens.ids, jnp.concatenate([first[:, :1], last[:, :1]], axis=1), axis=1)
+        # The ids of [CLS] and [SEP] are found in the row's first sequence: at its ends, or both after its text.
+        other = last - 1 if self.model.class_token == "last" else first
+        ends = jnp.take_along_axis(batch.tokens.ids, jnp.concatenate([other[:, :1], last[:, :1]], axis=1), axis=1)
         is_end = jnp.any(labels[:, :, None] == ends[:, None], axis=-1)
         return {
             self.token_question.loss: Mean.of(jnp.where(is_end, 0.0, -log_share[labels]), weights),

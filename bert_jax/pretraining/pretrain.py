@@ -2,6 +2,7 @@
 
 import contextlib
 import os
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from jax.sharding import Mesh
@@ -17,12 +18,12 @@ from bert_jax.model.embeddings import vocabulary_size
 from bert_jax.model.kernels.attention_forms import check_attention
 from bert_jax.model.sharding import batch_sharding, check_batch_size, local_rows, make_mesh
 from bert_jax.pretraining.dataset import Data, Inputs, check_preparation, prepare_data
-from bert_jax.pretraining.evaluation import HeldOut, held_out_sequences, measurements
+from bert_jax.pretraining.evaluation import MEAN_COSINE, HeldOut, held_out_sequences, measurements
 from bert_jax.pretraining.fitting import fitted, harm_of, harms
-from bert_jax.pretraining.initial import initial_parameters, with_spelling
+from bert_jax.pretraining.initial import initial_parameters, open_initial, with_spelling
 from bert_jax.pretraining.mixture import check_epochs, steps_at_words
 from bert_jax.pretraining.objective import MaskedTokens, PretrainingTrainer, pretraining_trainer
-from bert_jax.pretraining.teacher import teacher_parameters, with_teacher
+from bert_jax.pretraining.teacher import open_teacher, teacher_parameters, with_teacher
 from bert_jax.records.python_values import Texts
 from bert_jax.run.checkpoint_choice import best_of
 from bert_jax.run.checkpoint_manifest import complete
@@ -127,10 +128,15 @@ def pretrain_opened(
         say(f"transformers can't read this model: {reason}")
     say(f"objective: {trainer.objective.description}")
     held_out = _held_out_of_phases(trainer, data)
-    phases = [_phase(run, trainer, number, data, held_out[number]) for number in range(len(config.phases))]
-    trained = train(trainer, run, phases, lambda: _initial_parameters(plan, data, run), kept, on_measured)
+    phases = [_phase(run, trainer, number, data, held_out) for number in range(len(config.phases))]
+    trained = train(trainer, run, phases, lambda: _initial_parameters(plan, data, run, opened), kept, on_measured)
     results = _results(trainer, run, data, held_out, trained)
-    if config.init and results.stopped_early and (best := best_of(complete(run.checkpoints))):
+    if (
+        config.init
+        and results.stopped_early
+        and len(set(held_out)) == 1
+        and (best := best_of(complete(run.checkpoints)))
+    ):
         say(f"the checkpoint with the lowest held-out loss is {best}")
     run.write_results(results)
     return results
@@ -162,6 +168,7 @@ def plan_pretraining(
     if config.teacher and run.under_way:
         learned = run.files.pretraining_config.distillation
         config = config.change(distillation={"settings": learned.settings})
+        run.check(config)  # refuses a teacher without which the run began, whose settings aren't known
     size, mask_id = config.vocabulary.size, SPECIAL_PIECES.index(MASK)
     if inputs.tokenizer:
         size, mask_id = len(inputs.tokenizer.vocabulary), inputs.tokenizer.vocabulary.mask_id
@@ -212,8 +219,9 @@ def _held_out_of_phases(trainer: PretrainingTrainer, of_run: Data) -> list[HeldO
 
 
 def _phase(
-    run: RunDirectory, trainer: PretrainingTrainer, number: int, data: Data, held_out: HeldOut | None
+    run: RunDirectory, trainer: PretrainingTrainer, number: int, data: Data, held_out: Sequence[HeldOut | None]
 ) -> PhaseWork:
+    """The work of phase number `number`. `held_out`: the held-out sequences of each phase."""
     config, phase = trainer.config, trainer.config.phases[number]
     prepared = data.prepared[phase.length]
     sequences_a_row = prepared.sequences_a_row(config.shares(number, prepared.sources))
@@ -225,33 +233,44 @@ def _phase(
             f"{sequences:,.0f} sequences, which the learning rate should fit; speed is counted in sequences"
         )
     several = len(config.phases) > 1
+    harm = harm_of if held_out[number] is held_out[0] else _harm_without_loss
     return PhaseWork(
         trainer,
         number,
         training_source(trainer, number, prepared, data.treebanks.get(phase.length)),
-        held_out,
+        held_out[number],
         lambda step: f"{command_line('bert-jax', 'inspect', run.path, '--step', step)} shows them",
         sequences=sequences,
         name=f"Training, phase {number + 1} of {len(config.phases)}" if several else "Training",
         packed=sequences_a_row if config.data.packed else None,
         skips_records=config.input.damaged_records == "skip",
-        harm=harm_of if config.init and config.evaluation.watch else None,
+        harm=harm if config.init and config.evaluation.watch else None,
     )
 
 
-def _initial_parameters(plan: PretrainingPlan, data: Data, run: RunDirectory) -> Parameters | None:
-    """The parameters that a new run begins with, completed by random ones; None: all are random."""
+def _harm_without_loss(start: Mapping[str, float | None], now: Mapping[str, float], done: float) -> str | None:
+    """`harm_of` in a phase with other held-out sequences than the first one, where losses can't be compared."""
+    return harm_of({MEAN_COSINE: start.get(MEAN_COSINE)}, now, done)
+
+
+def _initial_parameters(
+    plan: PretrainingPlan, data: Data, run: RunDirectory, opened: OpenedModels
+) -> Parameters | None:
+    """The parameters that a run begins with, completed by random ones; None: all are random. A run begins anew if all
+    its checkpoints are damaged; its initial model and its teacher are opened only then."""
     params, config = None, plan.config
-    if plan.inputs.initial:
+    if initial := plan.inputs.initial or open_initial(config, opened):
         prepared = data.prepared[config.phases[0].length]
-        params = initial_parameters(plan.inputs.initial, config, data.tokenizer, plan.mesh, prepared, run.keep)
-    if plan.inputs.teacher and (teacher := plan.trainer.objective.teacher):
-        params = {"bert": {}, **(params or {}), TEACHER: teacher_parameters(teacher, plan.inputs.teacher, plan.mesh)}
+        params = initial_parameters(initial, config, data.tokenizer, plan.mesh, prepared, run.keep)
+    if teacher := plan.trainer.objective.teacher:
+        trained = plan.inputs.teacher or open_teacher(config, opened)
+        assert trained is not None
+        params = {"bert": {}, **(params or {}), TEACHER: teacher_parameters(teacher, trained, plan.mesh)}
     return with_spelling(params, plan.config.model, data.tokenizer)
 
 
 def _results(
-    trainer: PretrainingTrainer, run: RunDirectory, data: Data, held_out: list[HeldOut | None], trained: Trained
+    trainer: PretrainingTrainer, run: RunDirectory, data: Data, held_out: Sequence[HeldOut | None], trained: Trained
 ) -> Results:
     config, step = trainer.config, int(trained.state.step)
     phase = config.phase_of(step)
@@ -261,6 +280,8 @@ def _results(
         results = results.updated({"stopped_early": True, "planned_steps": config.steps})
     lines = read_metrics(run.metrics_file)
     skipped_records = sum(line.get("skipped_records", 0) for line in lines)
-    if started := next((line for line in lines if line["split"] == "eval" and line["step"] == 0), None):
+    # A phase with other held-out sequences than the first one can't be compared with the beginning.
+    started = next((line for line in lines if line["split"] == "eval" and line["step"] == 0), None)
+    if started and held_out[phase] is held_out[0]:
         results = results.updated({"started_from": {name: value for name, value in started.items() if name != "step"}})
     return results.updated({"skipped_steps": int(trained.state.skipped), "skipped_records": skipped_records})

@@ -54,6 +54,17 @@ def as_of_an_earlier_release(run, *lengths):
         path.write_text(as_json(value))
 
 
+def test_other_hosts_than_the_first_take_the_data_that_are_there(prepared, monkeypatch):
+    """Their own copy of the text may be another one."""
+    config, run, path = prepared
+    before = PreparedData.open(run.data(32))
+    path.write_bytes(EDITED)
+    monkeypatch.setattr(dataset, "is_first", lambda: False)
+    assert prepare_lengths(config, run) == {32: before} == {32: PreparedData.open(run.data(32))}
+    with pytest.raises(UsageError, match="has no prepared data of length 16"):
+        prepare_lengths(config.replace(phases=(Phase(steps=2, length=16, batch_size=8),)), run)
+
+
 def test_a_length_that_is_there_stays_and_the_others_are_prepared_together(prepared, monkeypatch):
     config, run, path = prepared
     asked = []

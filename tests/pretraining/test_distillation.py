@@ -25,6 +25,7 @@ from bert_jax.pretraining.evaluation import evaluate_run
 from bert_jax.pretraining.objective import expected_vocabulary_size, pretraining_objective, pretraining_trainer
 from bert_jax.pretraining.pretrain import plan_pretraining, pretrain
 from bert_jax.pretraining.teacher import open_teacher, teacher_parameters, with_teacher
+from bert_jax.run.checkpoint_manifest import complete
 from bert_jax.run.metrics import read_metrics
 from bert_jax.run.opened_models import OpenedModels
 from bert_jax.run.run_directory import RunDirectory
@@ -206,6 +207,15 @@ def test_it_goes_on_bit_for_bit_without_the_teachers_files(run, config, tiny_run
         pretrain(moved.change(distillation={"weight": 0.5}), RunDirectory(tmp_path / "run"))
     with pytest.raises(UsageError, match="is another run: --teacher is .* there and null now"):
         pretrain(moved.replace(teacher=None), RunDirectory(tmp_path / "run"))
+    for path in complete(RunDirectory(tmp_path / "run").checkpoints):
+        (path / "config.json").write_text("{}")
+    with pytest.raises(UsageError, match=f"there is nothing at {copy}"):  # it would begin anew, with its teacher
+        pretrain(moved, RunDirectory(tmp_path / "run"))
+
+
+def test_a_teacher_that_comes_later_is_refused(tiny_config, tiny_run, tiny_copy):
+    with pytest.raises(UsageError, match="is another run: --teacher is null there"):
+        pretrain(tiny_config.replace(teacher=str(tiny_run.path)), tiny_copy)
 
 
 @pytest.mark.long

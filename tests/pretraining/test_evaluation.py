@@ -7,6 +7,7 @@ import pytest
 from conftest import stories
 
 from bert_jax.cli.main import run as command
+from bert_jax.config.training import Phase
 from bert_jax.instances.prepared_data import PreparedData
 from bert_jax.pretraining import dataset
 from bert_jax.pretraining.evaluation import evaluate_run
@@ -74,11 +75,21 @@ def test_text_that_the_vocabulary_cannot_read_is_warned_of(tiny_run, tmp_path, c
 
 
 def test_all_of_other_text_is_measured_whatever_is_used_of_held_out_documents(tiny_copy, tmp_path):
+    """Nor does it matter that a phase names languages that the text is not in."""
     config = RunFiles(tiny_copy.path).config
-    write_config(tiny_copy.config_file, config.change(evaluation={"max_sequences": 8}))
+    phases = tuple(phase.replace(languages=("en",)) for phase in config.phases)
+    write_config(tiny_copy.config_file, config.change(evaluation={"max_sequences": 8}).replace(phases=phases))
     (tmp_path / "new.txt").write_text(stories(30, first=700))
     assert evaluate_run(tiny_copy).held_out_sequences == 8
-    assert evaluate_run(tiny_copy, f"text:{tmp_path / 'new.txt'}").held_out_sequences > 30
+    assert evaluate_run(tiny_copy, f"text:{tmp_path / 'new.txt'}", "German").held_out_sequences > 30
+
+
+def test_a_run_is_measured_by_the_sequences_of_the_phase_that_it_has_reached(tiny_run, tiny_copy):
+    config = RunFiles(tiny_copy.path).config
+    write_config(
+        tiny_copy.config_file, config.replace(phases=(*config.phases, Phase(steps=5, length=16, batch_size=8)))
+    )
+    assert evaluate_run(tiny_copy).measured_on == evaluate_run(tiny_run).measured_on
 
 
 def test_other_text_is_measured_once_whatever_the_dupe_factor(tiny_run, tiny_config, tmp_path):

@@ -5,9 +5,11 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 from conftest import story
+from stages import parameters
 
 from bert_jax.config.data import VocabularyConfig
 from bert_jax.config.model import ModelConfig
+from bert_jax.config.task import TaskConfig
 from bert_jax.config.training import Phase
 from bert_jax.inference.bert import load
 from bert_jax.layout import TokenSequence, lay_out_sequences
@@ -16,6 +18,7 @@ from bert_jax.model.sharding import make_mesh
 from bert_jax.pretraining.initial import initial_parameters, of_layers, open_initial
 from bert_jax.pretraining.objective import expected_vocabulary_size, pretraining_trainer
 from bert_jax.pretraining.pretrain import pretrain
+from bert_jax.run.checkpoint_manifest import complete
 from bert_jax.run.opened_models import OpenedModels
 from bert_jax.run.run_directory import RunDirectory
 from bert_jax.system.errors import UsageError
@@ -53,6 +56,32 @@ def test_a_run_starts_from_the_newest_checkpoint_of_another(continued, tiny_run,
     old, new = leaves(load(tiny_run.path).params), leaves(load(run.path).params)
     assert all(np.allclose(old[name], new[name], atol=1e-8) for name in old)
     assert load_tokenizer(run.path).vocabulary.pieces == load_tokenizer(tiny_run.path).vocabulary.pieces
+
+
+@pytest.mark.long
+def test_a_run_without_a_good_checkpoint_begins_anew_from_its_model(continued, tmp_path):
+    run = RunDirectory(tmp_path / "run")
+    pretrain(continued, run)
+    before = parameters(run.path)
+    for path in complete(run.checkpoints):
+        (path / "config.json").write_text("{}")
+    pretrain(continued, run)
+    assert parameters(run.path) == before
+
+
+def test_the_head_of_a_fine_tuned_model_is_left_out(continued):
+    trained = open_initial(continued, OpenedModels())
+    head = {"task": {"dense": {"kernel": jnp.zeros((32, 2))}}}
+
+    def read(shardings):
+        assert shardings.keys() == trained.shapes.keys() | head.keys()
+        return trained.read({name: shardings[name] for name in trained.shapes}) | head
+
+    tuned = trained._replace(shapes={**trained.shapes, **head}, read=read, task=TaskConfig(kind="class"))
+    mesh = make_mesh(continued.mesh)
+    params = initial_parameters(tuned, continued, trained.tokenizer, mesh)
+    trainer = pretraining_trainer(continued, mesh, len(trained.tokenizer.vocabulary), mask_id=4)
+    assert params.keys() == trained.shapes.keys() == trainer.state_shapes.params.keys()
 
 
 def test_rows_of_added_pieces_are_means_of_what_they_replace(continued, tiny_run, longer):

@@ -26,7 +26,7 @@ from bert_jax.model.parameters import parameter_at, path_of
 from bert_jax.model.size import num_parameters
 from bert_jax.pretraining import masking as replaced_tokens
 from bert_jax.pretraining.masking import Masked, draw_tokens, replace_tokens
-from bert_jax.pretraining.objective import OBJECTIVES, ReplacedTokens
+from bert_jax.pretraining.objective import OBJECTIVES, PretrainingTargets, ReplacedTokens
 from bert_jax.system.errors import UsageError
 from bert_jax.text.vocabulary import Vocabulary
 from bert_jax.training.batch import Batch
@@ -53,6 +53,18 @@ def batch(real=len(LENGTHS), rows=None, pairs=False) -> Batch:
     weight = weight if rows is not None else weight * (jnp.arange(count) < real)[:, None]
     label = jnp.arange(weight.size, dtype=jnp.int32).reshape(weight.shape) % 2
     return Batch(tokens, label, weight, jnp.zeros(weight.shape, jnp.uint32))
+
+
+@pytest.mark.parametrize(("class_token", "row"), [("first", [1, 7, 8, 9, 2]), ("last", [7, 8, 9, 2, 1])])
+def test_the_baseline_knows_cls_and_sep_wherever_they_stand(class_token, row):
+    """[CLS] is 1, and [SEP] is 2."""
+    objective = objective_of(MODEL.replace(class_token=class_token), ObjectiveConfig(pair="none"))
+    tokens = lay_out(np.array(row, np.int32), np.array([5]), np.array([5]), (1, 5))
+    ones = jnp.ones((1, 1))
+    rows = Batch(tokens, ones.astype(int), ones, ones.astype(jnp.uint32))
+    masked = Masked(tokens, jnp.arange(5)[None], jnp.array([[1, 2, 2, 8, 9]]), jnp.ones((1, 5)))
+    guessed = objective.guess(rows, PretrainingTargets(masked, rows.pair_label, ones), jnp.zeros(60))
+    assert guessed["end"].value == pytest.approx(3 / 5)
 
 
 def test_every_prediction_has_a_class():

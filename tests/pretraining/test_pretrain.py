@@ -19,7 +19,7 @@ from bert_jax.instances.shards import InstanceSource
 from bert_jax.pretraining import pretrain as pretrain_module
 from bert_jax.pretraining.evaluation import HeldOut, evaluate_run
 from bert_jax.pretraining.inspection import training_step
-from bert_jax.pretraining.pretrain import pretrain
+from bert_jax.pretraining.pretrain import _harm_without_loss, pretrain
 from bert_jax.run.checkpoint_manifest import Manifest, checkpoint_path, complete, delete_checkpoint
 from bert_jax.run.metrics import read_metrics
 from bert_jax.run.run_directory import RunDirectory
@@ -254,6 +254,12 @@ def test_a_run_without_pairs_measures_masked_words_alone(tiny_config, tmp_path, 
     assert "exported a BertForMaskedLM" in capsys.readouterr().err.replace("\n", " ")
     exported = load_file(tmp_path / "exported" / "model.safetensors")
     assert not [name for name in exported if "pooler" in name or "seq_relationship" in name]  # which nothing trained
+
+
+def test_losses_of_other_held_out_sequences_are_no_harm():
+    start = {"loss": 1.0, "mean_cosine": 0.5}
+    assert _harm_without_loss(start, {"loss": 9.0, "mean_cosine": 0.6}, 1.0) is None
+    assert "collapsed" in _harm_without_loss(start, {"loss": 0.5, "mean_cosine": 0.995}, 0.1)
 
 
 def test_a_run_whose_checkpoints_are_all_damaged_says_that_it_begins_anew(tiny_run, tiny_config, tiny_copy, capsys):
