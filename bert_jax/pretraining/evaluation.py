@@ -257,6 +257,32 @@ def evaluate_run(
     the run's, if `source` has too little text, or if the run masks no tokens or its data lack the marks of `units`.
     """
     keep_compiled_programs()
+    config, tokenizer = _evaluated_config(run, words, dtype, units), run.files.tokenizer
+    # Uses this machine's devices, because the run may come from another machine.
+    trainer = pretraining_trainer(
+        config, make_mesh(MeshConfig()), len(tokenizer.vocabulary), tokenizer.vocabulary.mask_id
+    )
+    treebanks = _treebanks(config, tokenizer, source)
+    trained, params = _evaluated_model(run, trainer, bool(treebanks), step, average)
+    phase = config.phase_of(trained.step)  # sets the base of rotary positions, too
+    length = config.phases[phase].length
+    with contextlib.ExitStack() as stack:
+        if source:
+            folder = Path(stack.enter_context(tempfile.TemporaryDirectory()))
+            prepared = prepare_other(config, run, length, source, language, folder)
+            sequences: HeldOut | None = HeldOut(trainer, phase, prepared, TRAIN, max_sequences=None)
+        else:
+            prepared = prepared_for(config, run, length)
+            sequences = held_out_sequences(trainer, phase, prepared, treebanks.get(length))
+        results = measurements(trainer, trained.step, params, prepared, sequences)
+    if average:
+        results = results.updated({"averaged_steps": list(trained.provenance.steps)})
+    # The vocabulary was made for the run's own text and may lack the pieces of another.
+    return results.updated({"unknown_share": prepared.train.unknown_share}) if source else results
+
+
+def _evaluated_config(run: RunDirectory, words: str | None, dtype: str | None, units: Units | None) -> RunConfig:
+    """The settings of `run` for an evaluation; see `evaluate_run`."""
     config = run.files.pretraining_config
     if words is not None and words != config.data.words:
         raise UsageError(
@@ -268,37 +294,23 @@ def evaluate_run(
         say(f"{Setting('objective.class_name', name)} is a class of a program; its own measurements are left out")
     data = config.data.replace(words=words or config.data.words)
     objective = config.objective.replace(units=units or config.objective.units)
-    config = config.replace(data=data, objective=objective, model=for_inference(config.model, dtype), teacher=None)
-    tokenizer = run.files.tokenizer
-    # Uses this machine's devices, because the run may come from another machine.
-    trainer = pretraining_trainer(
-        config, make_mesh(MeshConfig()), len(tokenizer.vocabulary), tokenizer.vocabulary.mask_id
-    )
-    treebanks = _treebanks(config, tokenizer, source)
-    head = {"tag": trainer.objective.parameter_shapes["tag"]} if treebanks else None
+    return config.replace(data=data, objective=objective, model=for_inference(config.model, dtype), teacher=None)
+
+
+def _evaluated_model(
+    run: RunDirectory, trainer: PretrainingTrainer, with_tags: bool, step: int | None, average: int | None
+) -> tuple[TrainedModel, Parameters]:
+    """The model of `run` that is evaluated and its parameters, those of the head for tags too if `with_tags`. Raises
+    UsageError if it has another vocabulary than the run, or no head that predicts tokens."""
+    head = {"tag": trainer.objective.parameter_shapes["tag"]} if with_tags else None
     trained, params = TrainedModel.load(
         run.files, lambda shapes: tree_shardings(shapes, trainer.mesh), step, average, head
     )
-    if trained.tokenizer.vocabulary.pieces != tokenizer.vocabulary.pieces:
+    if trained.tokenizer.vocabulary.pieces != run.files.tokenizer.vocabulary.pieces:
         raise UsageError(f"{run.tokenizer} is another tokenizer than its model was trained with; put that back")
     if "masked_lm" not in trained.shapes and "generator" not in trained.shapes:
         raise UsageError(f"{run.path} is an encoder without masked-language head; there is nothing to measure")
-    phase = config.phase_of(trained.step)  # sets the base of rotary positions, too
-    length = config.phases[phase].length
-    sequences: HeldOut | None
-    with contextlib.ExitStack() as stack:
-        if source:
-            folder = Path(stack.enter_context(tempfile.TemporaryDirectory()))
-            prepared = prepare_other(config, run, length, source, language, folder)
-            sequences = HeldOut(trainer, phase, prepared, TRAIN, max_sequences=None)
-        else:
-            prepared = prepared_for(config, run, length)
-            sequences = held_out_sequences(trainer, phase, prepared, treebanks.get(length))
-        results = measurements(trainer, trained.step, params, prepared, sequences)
-        if average:
-            results = results.updated({"averaged_steps": list(trained.provenance.steps)})
-        # The vocabulary was made for the run's own text and may lack the pieces of another.
-        return results.updated({"unknown_share": prepared.train.unknown_share}) if source else results
+    return trained, params
 
 
 def _treebanks(config: RunConfig, tokenizer: Tokenizer, source: str | None) -> dict[int, Treebank]:
