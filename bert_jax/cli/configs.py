@@ -27,19 +27,23 @@ class Configs(Arguments):
             return
         if self.name:
             raise absent(self.name, list(catalogue()))
-        _print_group("bert-jax pretrain CONFIG --workdir RUN", names_for(RunConfig))
-        print()
-        _print_group("bert-jax finetune CONFIG --init RUN --workdir RUN2", names_for(FinetuneConfig))
-        print("\nbert-jax suite FILE --workdir W\n")
-        for name in suite_names():
-            first = suite_file(name).read_text(encoding="utf-8").partition("\n")[0]
-            print(f"  {name:12}{first.removeprefix('# ')}")
-        print("\nbert-jax configs NAME > mine.py writes all settings of one into a file to change.")
+        _print_group("bert-jax pretrain CONFIG --workdir RUN", _summaries(names_for(RunConfig)))
+        _print_group("bert-jax finetune CONFIG --init RUN --workdir RUN2", _summaries(names_for(FinetuneConfig)))
+        suites = {name: suite_file(name).read_text(encoding="utf-8").partition("\n")[0] for name in suite_names()}
+        _print_group(
+            "bert-jax suite FILE --workdir W", {name: first.removeprefix("# ") for name, first in suites.items()}
+        )
+        print("bert-jax configs NAME > mine.py writes all settings of one into a file to change.")
 
 
-def _print_group(heading: str, names: list[str]) -> None:
-    width = max(map(len, names))
+def _summaries(names: list[str]) -> dict[str, str]:
+    return {name: found.summary for name in names if (found := find_config(name))}
+
+
+def _print_group(heading: str, summaries: dict[str, str]) -> None:
+    """Prints the names under the command that takes them, each with its summary."""
+    width = max(map(len, summaries))
     print(f"{heading}\n")
-    for name in names:
-        if found := find_config(name):
-            print(f"  {name:{width}}  {found.summary}")
+    for name, summary in summaries.items():
+        print(f"  {name:{width}}  {summary}")
+    print()
