@@ -9,7 +9,6 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
-from bert_jax.config.data import VocabularyConfig
 from bert_jax.config.fitted import ScratchConfig
 from bert_jax.config.language import language_code, language_name
 from bert_jax.config.model import ModelConfig
@@ -19,7 +18,6 @@ from bert_jax.model.sharding import make_mesh
 from bert_jax.model.size import step_memory, train_flops
 from bert_jax.pretraining.fitting import shape_of_words
 from bert_jax.pretraining.sample_preparation import trained_tokenizer
-from bert_jax.pretraining.vocabulary import training_cleaning
 from bert_jax.records.corpus import Document
 from bert_jax.records.filters import are_same_language
 from bert_jax.run.config_files import load_config
@@ -32,9 +30,7 @@ from bert_jax.system.progress import print_line, say
 from bert_jax.text.merged_letters import merged_letters
 from bert_jax.text.scripts import letters_by_script, script_of
 from bert_jax.text.text_spans import plain
-from bert_jax.text.vocabulary import SPECIAL_PIECES, Vocabulary
 from bert_jax.text.word_splits import word_splits
-from bert_jax.text.wordpiece import WordPieceTokenizer
 from bert_jax.training.estimate import Estimate
 from bert_jax.training.optimizer import make_optimizer
 
@@ -169,25 +165,20 @@ class RoadFinder:
 
     def __init__(self, documents: Sequence[Document], words: int, language: str | None, config: RunConfig):
         """`documents`: a sample. `words`: the number of words of the whole text. `language`: its code if it is known.
-        `config`: the settings of the text and of a vocabulary that is trained on it."""
+        `config`: the settings of the text. Its vocabulary isn't used: that of the text is trained with the settings of
+        the config scratch_small, which the printed commands use."""
         say("Comparing the roads to a model for the text")
-        if config.vocabulary == VocabularyConfig():  # the roads' own
-            config = config.replace(vocabulary=load_config(_SCRATCH, ScratchConfig).vocabulary)
+        config = config.replace(vocabulary=load_config(_SCRATCH, ScratchConfig).vocabulary)
         self._number, self._language, self._config = words, language, config
         characters = sum(len(line) for document in documents for line in document)
         judged = documents[:: max(math.ceil(characters / _JUDGED_CHARACTERS), 1)]
         self._lines = [plain(line) for document in judged for line in document]
         self._words = Counter(word for line in self._lines for word in line.split())
         self._script = next(iter(letters_by_script("".join(self._words)).most_common(1)), ("", 0))[0]
-        self._vocabulary: list[object] = []
-        cleaning = training_cleaning(config.vocabulary, config.data.languages)
-        if merged_letters(self._lines, WordPieceTokenizer(Vocabulary(SPECIAL_PIECES), cleaning).cleaned):
-            self._vocabulary += ["--vocabulary.strip-accents", False]
-            config = config.change(vocabulary={"strip_accents": False})
         size = 2 ** int(math.log2(max(words / WORDS_A_PIECE, 1)))
         tokenizer = trained_tokenizer(documents, config, min(max(size, VOCABULARY_SIZES[0]), VOCABULARY_SIZES[1]))
         self._size, self._best = len(tokenizer.vocabulary), word_splits(tokenizer, self._words).pieces_a_word
-        self._vocabulary += ["--vocabulary.size", self._size]
+        self._vocabulary = ("--vocabulary.size", self._size)
 
     def roads(
         self,

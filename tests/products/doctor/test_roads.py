@@ -7,8 +7,10 @@ import string
 import pytest
 from conftest import stories
 
+from bert_jax.config.fitted import ScratchConfig
 from bert_jax.products.doctor import roads as rule
 from bert_jax.products.doctor.roads import RoadFinder, open_models
+from bert_jax.run.config_files import load_config
 from bert_jax.run.opened_models import OpenedModels
 from bert_jax.run.trained_model import Provenance
 from bert_jax.system.errors import UsageError
@@ -118,8 +120,17 @@ def test_letters_that_a_vocabulary_drops_are_kept_by_one_of_the_text(tiny_config
     roads = found(tiny_config, maltese, {"m": model}, language="mt")
     assert names(roads) == ["of text", "own", "as it is", "scratch"]
     assert "thé → the" in roads[1].reason and "thé" not in roads[0].reason
-    assert "--vocabulary.strip-accents False" in roads[0].command
-    assert "strip-accents" not in found(tiny_config, documents, {})[0].command
+
+
+@pytest.mark.parametrize("settings", [{}, {"kind": "unigram"}])
+def test_the_vocabulary_of_the_text_is_cased_as_in_the_printed_commands_whatever_the_config(
+    settings, tiny_config, documents, model
+):
+    accented = [[line.replace("the", "Thé") for line in document] for document in documents]
+    of_scratch = tiny_config.replace(vocabulary=load_config("scratch_small", ScratchConfig).vocabulary)
+    expected = [(road.road, road.reason, road.command) for road in found(of_scratch, accented, {"m": model})]
+    roads = found(tiny_config.change(vocabulary=settings), accented, {"m": model})
+    assert [(road.road, road.reason, road.command) for road in roads] == expected
 
 
 @pytest.mark.parametrize(
