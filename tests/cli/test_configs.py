@@ -3,7 +3,7 @@
 import re
 
 from bert_jax.cli.main import run
-from bert_jax.run.config_files import catalogue, suite_names
+from bert_jax.run.config_files import suite_names
 
 
 def test_each_config_and_suite_is_listed_with_its_summary_in_a_column_of_its_own(capsys):
