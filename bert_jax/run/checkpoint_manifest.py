@@ -22,7 +22,8 @@ _DIGITS = 8
 _NAMES = "[0-9]" * _DIGITS
 """Glob pattern of the names of checkpoints."""
 KEPT = "kept_for_good"
-"""Empty file that marks a checkpoint which is never deleted. A user may mark one too."""
+"""Empty file that marks a checkpoint which is never deleted. A user may set and remove such marks, so no manifest lists
+them."""
 
 
 class Manifest(Sealed):
@@ -44,7 +45,8 @@ class Manifest(Sealed):
         cls, directory: Place, step: int, evaluation: dict[str, float] | None, check: StateCheck | None
     ) -> "Manifest":
         """Computes sizes and checksums of the files in `directory`."""
-        files = {name: FileSum.of(path) for name, path in files_below(directory).items() if name != MANIFEST}
+        found = files_below(directory).items()
+        files = {name: FileSum.of(path) for name, path in found if name not in (MANIFEST, KEPT)}
         manifest = cls(files=files, step=step, evaluation=_finite(evaluation))
         if check is None:
             return manifest

@@ -1,3 +1,4 @@
+import contextlib
 import json
 import os
 
@@ -12,7 +13,7 @@ from small_states import equal, save, shapes_of, state_at, steps_in
 from bert_jax.run import checkpoint
 from bert_jax.run.checkpoint import Checkpoints
 from bert_jax.run.checkpoint_choice import chosen_checkpoint
-from bert_jax.run.checkpoint_manifest import Manifest, complete
+from bert_jax.run.checkpoint_manifest import Manifest, checkpoint_damage, complete
 from bert_jax.run.measurement import Mean
 from bert_jax.run.run_files import RunFiles
 from bert_jax.run.run_manifest import RunManifest
@@ -51,7 +52,17 @@ def test_those_that_are_kept_for_good_are_never_deleted(tmp_path, carried):
         save(made, *steps)
         made.close()
     assert steps_in(tmp_path) == [4, 8, 12, 16, 18]
-    assert "kept_for_good" in Manifest.at(tmp_path / "checkpoints" / "00000004").files
+
+
+def test_a_mark_may_be_set_and_removed_by_hand(tmp_path, carried):
+    with contextlib.closing(Checkpoints(tmp_path / "checkpoints", carried, keep=2, is_kept={4}.__contains__)) as made:
+        save(made, 4, 6)
+        four, six = complete(tmp_path / "checkpoints")
+        (four / "kept_for_good").unlink()
+        (six / "kept_for_good").touch()
+        assert checkpoint_damage(four) is checkpoint_damage(six) is None
+        save(made, 8, 10)
+    assert steps_in(tmp_path) == [6, 8, 10]
 
 
 @pytest.mark.parametrize("damage", [os.unlink, flip_a_bit, lambda path: path.write_bytes(path.read_bytes()[:-1])])
