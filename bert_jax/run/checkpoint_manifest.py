@@ -1,7 +1,6 @@
 """Checkpoints on disk: directories named by their steps. Each has a manifest of all its files, written last."""
 
 import contextlib
-import math
 from collections.abc import Iterator
 from typing import Annotated, NamedTuple
 
@@ -13,7 +12,7 @@ from bert_jax.run.run_manifest import MANIFEST, Covered, RunManifest
 from bert_jax.run.state import StateCheck
 from bert_jax.system.bucket import Place
 from bert_jax.system.copies import copy_into
-from bert_jax.system.files import FileSum, files_below, remove_directory, sync, sync_below
+from bert_jax.system.files import FileSum, files_below, finite_or_null, remove_directory, sync, sync_below
 from bert_jax.system.progress import warn
 from bert_jax.system.sealed import Natural, Sealed
 
@@ -47,7 +46,7 @@ class Manifest(Sealed):
         """Computes sizes and checksums of the files in `directory`."""
         found = files_below(directory).items()
         files = {name: FileSum.of(path) for name, path in found if name not in (MANIFEST, KEPT)}
-        manifest = cls(files=files, step=step, evaluation=_finite(evaluation))
+        manifest = cls(files=files, step=step, evaluation=finite_or_null(evaluation))
         if check is None:
             return manifest
         numbers = {"bits": int(check.bits), "skipped_in_a_row": int(check.skipped_in_a_row)}
@@ -61,13 +60,6 @@ class Manifest(Sealed):
     def seal(self, directory: Place) -> None:
         """Writes the manifest into the checkpoint at `directory`; the run's manifest then lists the checkpoint."""
         _run_of(directory).write_json(directory / MANIFEST, self.as_sealed())
-
-
-def _finite(evaluation: dict[str, float] | None) -> dict[str, float | None] | None:
-    """The measurements with None for numbers that are not finite, which JSON doesn't have."""
-    if evaluation is None:
-        return None
-    return {name: value if math.isfinite(value) else None for name, value in evaluation.items()}
 
 
 def checkpoint_path(directory: Place, step: int) -> Place:
@@ -110,7 +102,7 @@ def make_complete(
 
 def write_evaluation(path: Place, evaluation: dict[str, float]) -> None:
     """Writes these measurements into the manifest of the finished checkpoint at `path`."""
-    Manifest.at(path).model_copy(update={"evaluation": _finite(evaluation)}).seal(path)
+    Manifest.at(path).model_copy(update={"evaluation": finite_or_null(evaluation)}).seal(path)
 
 
 class OpenCheckpoint(NamedTuple):

@@ -15,7 +15,7 @@ from bert_jax.run.tracking import GuardedTracker
 from bert_jax.system.bucket import Place
 from bert_jax.system.copies import Publisher, local_path
 from bert_jax.system.errors import first_of
-from bert_jax.system.files import open_regular, write_text
+from bert_jax.system.files import finite_or_null, open_regular, write_text
 from bert_jax.system.journal import JOURNAL_FILE
 from bert_jax.system.json_file import JsonObject, Shape, as_shape, parse_object
 from bert_jax.system.progress import warn
@@ -67,7 +67,7 @@ class MetricsLog:
 
     def write(self, step: int, split: str, values: dict[str, float | None]) -> None:
         """Adds a line. Numbers that are not finite become null, since JSON can't hold them."""
-        finite = {name: value if value is not None and math.isfinite(value) else None for name, value in values.items()}
+        finite = finite_or_null(values)
         self._last[split] = step
         if split == "eval" and step == 0:
             self.started_from = finite

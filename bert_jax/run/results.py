@@ -153,7 +153,7 @@ class Results(BaseModel):
 
     @property
     def content(self) -> JsonObject:
-        """What results.json holds."""
+        """What results.json holds; a number that is not finite is null there."""
         return self.model_dump(exclude_unset=True)
 
     def updated(self, values: Mapping[str, object]) -> "Results":

@@ -5,6 +5,7 @@ import errno
 import glob
 import io
 import json
+import math
 import os
 import secrets
 import shutil
@@ -13,7 +14,7 @@ import tempfile
 import zlib
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Annotated, NamedTuple
+from typing import Annotated, Any, NamedTuple
 
 from pydantic import Field
 
@@ -261,5 +262,14 @@ def write_json(path: Place, value: object) -> None:
 
 
 def as_json(value: object) -> str:
-    """The text that `write_json` writes."""
-    return json.dumps(value, indent=2, ensure_ascii=False) + "\n"
+    """The text that `write_json` writes. Numbers that are not finite are null."""
+    return json.dumps(finite_or_null(value), indent=2, ensure_ascii=False) + "\n"
+
+
+def finite_or_null(value: Any) -> Any:
+    """A JSON value with None in place of each number that is not finite, which JSON doesn't have."""
+    if isinstance(value, dict):
+        return {name: finite_or_null(each) for name, each in value.items()}
+    if isinstance(value, list | tuple):
+        return [finite_or_null(each) for each in value]
+    return None if isinstance(value, float) and not math.isfinite(value) else value
