@@ -73,7 +73,7 @@ class Results(BaseModel):
     skipped_steps: int = 0
     """Number of steps whose gradient was not finite."""
     skipped_records: int = 0
-    """Number of damaged training records that were left out."""
+    """How many draws of damaged training records were left out; a record counts each time that it is drawn."""
     training_rows: int | None = None
     dev_rows: int | None = None
     held_out_sequences: int | None = None

@@ -198,6 +198,8 @@ class Loop:
             evaluation = self._evaluate(step, state) if self._evaluates(step) else None
             stopping = self.stop.at(step)  # read once, because a signal may come at any time
             if self._cadence.due(step) or step == phase.last or stopping or self._patience.is_over():
+                if self._speed.skipped_records:  # a run that goes on from here counts later draws alone
+                    self._write_log(step, measured)
                 self._save(step, state, evaluation, stopping)
             if self._patience.is_over() or self.ended:
                 break

@@ -28,7 +28,7 @@ class Speed:
         self._began = time.monotonic()
 
     def count(self, batch: AnyBatch, skipped_records: Mean | None) -> None:
-        """Counts one more step. `skipped_records`: the number of damaged records that the batch leaves out; None for
+        """Counts one more step. `skipped_records`: how many draws of damaged records the batch leaves out; None for
         batches that never leave any out."""
         self._steps += 1
         self._positions += batch.tokens.ids.size
@@ -52,7 +52,7 @@ class Speed:
 
     def measurements(self, tokens_a_step: float) -> dict[str, float | None]:
         """Sequences and tokens a second; `fill`, the share of positions that hold tokens; `mfu`, FLOP/s over the peak
-        (None if that is unknown); and the number of damaged records that were skipped, on all hosts."""
+        (None if that is unknown); and `skipped_records`."""
         seconds = time.monotonic() - self._began
         rate = self._steps / seconds
         return {
@@ -60,8 +60,13 @@ class Speed:
             "tokens_per_second": rate * tokens_a_step,
             "fill": self.fill(tokens_a_step),
             "mfu": self._flops / seconds / self._peak if self._peak else None,
-            "skipped_records": int(sum(jax.device_get(self._skipped_records))),
+            "skipped_records": self.skipped_records,
         }
+
+    @property
+    def skipped_records(self) -> int:
+        """How many times a damaged record was drawn and left out, on all hosts."""
+        return int(sum(jax.device_get(self._skipped_records)))
 
 
 class StepTrace:

@@ -115,8 +115,12 @@ def test_a_damaged_record_stops_the_run_or_is_skipped_and_counted(tiny_config, u
         RunError, match=f"{shard}: record {number} .*of train. is damaged.*--input.damaged-records skip"
     ):
         pretrain(tiny_config, untrained)
-    results = pretrain(tiny_config.replace(input=InputConfig(damaged_records="skip")), untrained).content
-    assert results["skipped_records"] == 1 and results["skipped_steps"] == 0
+    config = tiny_config.replace(
+        input=InputConfig(damaged_records="skip"), evaluation=tiny_config.evaluation.replace(every=5)
+    )
+    # It ends between two lines of the log, after the step that draws the record.
+    results = pretrain(config, untrained, on_measured=lambda step, split, values: split == "eval").content
+    assert results["steps"] == 5 and results["skipped_records"] == 1 and results["skipped_steps"] == 0
     assert f"record {number}" in capsys.readouterr().err.replace("\n", "")
     lines = [line for line in read_metrics(untrained.path / "metrics.jsonl") if line["split"] == "train"]
     assert sum(line["skipped_records"] for line in lines) == results["skipped_records"]
