@@ -5,6 +5,7 @@ import json
 import signal
 import subprocess
 import sys
+from collections import Counter
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
@@ -14,7 +15,10 @@ import pytest
 
 import bert_jax
 from bert_jax.cli.main import run as bert_command
+from bert_jax.finetuning import finetune as finetune_module
+from bert_jax.finetuning.dataset import read_records, written_as
 from bert_jax.run.python_input import write_rows
+from bert_jax.run.results import Results
 from bert_jax.run.run_directory import RunDirectory
 from bert_jax.run.trained_model import TrainedModel
 from bert_jax.system.bucket import place_of
@@ -131,6 +135,19 @@ def test_rows_of_a_program_are_learned_from(tiny_run, task, tmp_path):
     results = bert_jax.finetune(task, tmp_path / "run", init=tiny_run.path, train=iter(ROWS), dev=ROWS[:6])
     assert results.training_rows == 24 and results.dev_rows == 6 and results.task == "python-train.jsonl"
     assert bert_jax.load(tmp_path / "run").predict(["The old cat sees."])[0]["predicted_label"] in ("0", "1")
+
+
+def test_settings_of_files_are_those_of_a_dev_file_beside_rows_of_a_program(task, tmp_path, monkeypatch):
+    (tmp_path / "dev.txt").write_text("1|A dog.\n0|A cat.\n")
+    named = {"format": "csv", "columns": ("label", "text"), "separator": "|", "dev": str(tmp_path / "dev.txt")}
+    configs = []
+    monkeypatch.setattr(finetune_module, "_fine_tuned", lambda config, *_: configs.append(config.task) or Results())
+    bert_jax.finetune(task.change(task=named), tmp_path / "run", train=ROWS)
+    [config] = configs
+    train, dev = (read_records(config, source, "train", Counter()) for source in (config.train, config.dev))
+    assert [row.values["text"] for row in train] == [row["text"] for row in ROWS]
+    assert [row.values for row in dev] == [{"label": "1", "text": "A dog."}, {"label": "0", "text": "A cat."}]
+    assert written_as(config, config.train).format == "jsonl"
 
 
 @pytest.mark.parametrize(

@@ -24,6 +24,7 @@ from bert_jax.finetuning.vectors_task import VectorsTask
 from bert_jax.instances.held_out import document_hash
 from bert_jax.records.compressed_files import suffix
 from bert_jax.records.formats import format_of, takes_columns
+from bert_jax.records.python_values import ROW_FILES
 from bert_jax.records.record import Record, RowFormat
 from bert_jax.records.sources import held_records, open_rows
 from bert_jax.system.content import content_hash
@@ -200,12 +201,19 @@ def read_records(config: TaskConfig, source: str | None, setting: str, repairs: 
     if is_judged(source):
         records = JudgedTexts(source, setting, repairs).pairs()
     else:
-        row_format = RowFormat(config.format, config.columns, config.separator, config.label)
-        records = held_records(source, repairs, row_format)
+        own = settings_for(source, config)
+        records = held_records(source, repairs, RowFormat(own.format, own.columns, own.separator, own.label))
     if not records:
         raise UsageError(f"{source} has no rows; give another file or set")
     kind = TASK_CLASSES[config.kind]
     return [kind.read(config, record, repairs) for record in usable_rows(kind, config, source, records, repairs)]
+
+
+def settings_for(source: str, config: TaskConfig) -> TaskConfig:
+    """`config` as it applies to `source`. The settings of files are left out for the rows of a Python program, which
+    are kept as JSON lines."""
+    is_of_program = source.rpartition("/")[2] in ROW_FILES.values()
+    return config.replace(format=None, columns=None, separator=None) if is_of_program else config
 
 
 def divided_rows(config: TaskConfig, records: Sequence[Record]) -> tuple[list[Record], list[Record]]:
@@ -257,6 +265,7 @@ def written_as(
     If the suffix is unknown or equals that of the training rows, their format is taken. Empty `columns` means that the
     file has a header line. Raises UsageError for an impossible separator.
     """
+    task = settings_for(source, task)
     if format == "text":
         return RowFormat(format, columns or (task.texts[0],), separator, task.label)
     sources = [source for source in (task.train, task.dev) if source]

@@ -81,7 +81,8 @@ def finetune(
     The results are also written to results.json. `init`: the pretrained model; None: that of `config`. `train` and
     `dev`: the rows, as an iterable of dictionaries (column to value), a DataFrame of pandas or polars, a
     `datasets.Dataset`, or the name of a file as in the setting `task.train`; None: the rows of `config`. Rows that are
-    not in a file are saved in the run's folder data/. `on_measured` receives every line of metrics.jsonl; if it returns
+    not in a file are saved in the run's folder data/; `task.format`, `task.columns` and `task.separator` are about
+    files alone. `on_measured` receives every line of metrics.jsonl; if it returns
     True, the run is finished after that step.
 
     Raises UsageError if an argument, a setting or an input is wrong, RunError if the run fails or the compiler computes
@@ -97,8 +98,7 @@ def finetune(
             if isinstance(rows, str | os.PathLike):
                 config = config.change(task={name: os.fspath(rows)})
             elif rows is not None:
-                written = {name: write_rows(run, name, rows), "format": None, "columns": None, "separator": None}
-                config = config.change(task=written)
+                config = config.change(task={name: write_rows(run, name, rows)})
         return _fine_tuned(config, run, on_measured)
 
 

@@ -12,7 +12,7 @@ import numpy as np
 from bert_jax.config.task import TaskConfig
 from bert_jax.finetuning.character_spans import tag_scheme
 from bert_jax.finetuning.columns import PRINTED_LIST, label_text, sorted_labels
-from bert_jax.finetuning.dataset import TASK_CLASSES, RowTexts, texts_of
+from bert_jax.finetuning.dataset import TASK_CLASSES, RowTexts, settings_for, texts_of
 from bert_jax.finetuning.judged_texts import is_judged
 from bert_jax.finetuning.task import Task
 from bert_jax.finetuning.usable_rows import used_columns
@@ -69,7 +69,8 @@ def reading_of_rows(task: Task, sets: dict[str, RowSet]) -> Reading:
         for rows in sets.values():
             _check_unused(config, rows, unused)
     texts = {name: [texts_of(config, record) for record in rows.records] for name, rows in sets.items()}
-    formats = {config.format or format_of(rows.source) or _SETS[is_judged(rows.source)] for rows in sets.values()}
+    sources = [rows.source for rows in sets.values()]
+    formats = {settings_for(each, config).format or format_of(each) or _SETS[is_judged(each)] for each in sources}
     shown_by = "prefix" if formats & {*_SETS.values()} else "suffix"
     counts = {name: f"{name} {len(rows.records):,}" for name, rows in sets.items()}
     divided = config.dev_share and sets.keys() > {"dev"}

@@ -15,6 +15,8 @@ Texts: TypeAlias = Any
 """Texts, or pairs of texts, in any form that `python_texts` reads."""
 TaskRows: TypeAlias = Any
 """Rows of a task in any form that `python_rows` reads."""
+ROW_FILES = {name: f"python-{name}.jsonl" for name in ("train", "dev")}
+"""The file in a run's data/ that keeps the rows which a program gives as task.train or task.dev."""
 _FORMS = "a list, a generator, an array, a DataFrame, a Series or a datasets.Dataset"
 _NO_SERIES = (bytes, bytearray, os.PathLike, set, frozenset, type)
 """Types that hold no texts in an order, although some can be iterated over."""

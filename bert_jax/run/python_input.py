@@ -9,7 +9,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 from bert_jax.config.settings import Settings
-from bert_jax.records.python_values import TaskRows, Texts, python_rows, python_texts
+from bert_jax.records.python_values import ROW_FILES, TaskRows, Texts, python_rows, python_texts
 from bert_jax.run.hosts import first_alone, is_first
 from bert_jax.run.run_directory import RunDirectory
 from bert_jax.system.bucket import Place
@@ -44,12 +44,12 @@ def write_texts(run: RunDirectory, texts: Texts) -> str:
 
 
 def write_rows(run: RunDirectory, name: str, rows: TaskRows) -> str:
-    """Writes the rows of a task into the run; returns the path of the file, `name` with a prefix.
+    """Writes the rows of task.`name` into the run; returns the path of the file.
 
     `rows`: mappings of columns to values, in any form that `python_rows` reads. Raises UsageError for elements that
     are no mappings, and if the run was begun with other rows.
     """
-    return str(_write(run, f"python-{name}.jsonl", _mappings(rows)))
+    return str(_write(run, ROW_FILES[name], _mappings(rows)))
 
 
 def _mappings(rows: TaskRows) -> Iterator[dict[str, Any]]:
