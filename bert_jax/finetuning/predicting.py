@@ -37,7 +37,7 @@ from bert_jax.records.decoded_lines import decoded_lines
 from bert_jax.records.record import Record
 from bert_jax.run.results import Results
 from bert_jax.system.bucket import Place, place_of
-from bert_jax.system.errors import UsageError, quoted
+from bert_jax.system.errors import UsageError, disk_explained, quoted
 from bert_jax.system.files import check_written, replacing, write_json
 from bert_jax.training.devices import tokens_at_once
 
@@ -227,8 +227,9 @@ def write_predictions(path: Place, predicted: PredictedRows, kind: str, words: s
 
     JSON lines and tables have the row's columns, then the prediction's columns. `.conll` has each word, from the column
     `words`, its other columns, and its predicted tag. `.json` has the answers in the format of SQuAD's official script.
-    Beside it, `.best.json` has the best answers, and `.null_odds.json` the odds of no answer. Raises UsageError for
-    another suffix, before anything is read, and if there is no row.
+    Beside it, `.best.json` has the best answers, and `.null_odds.json` the odds of no answer, if there are any. Where
+    the answers are, these two belong to them. Raises UsageError for another suffix, before anything is read, and if
+    there is no row.
     """
     check_predictions_file(path, kind)
     predicted = iter(predicted)
@@ -350,6 +351,9 @@ def _write_answers(path: Place, predicted: PredictedRows) -> None:
         answers[key], best[key] = prediction["predicted_answer"], prediction["best"]
         odds[key] = prediction["null_odds"]
     answers_file, best_file, odds_file = _files(path)
+    with disk_explained(path):
+        for old in (answers_file, best_file, odds_file):
+            old.unlink(missing_ok=True)
     write_json(best_file, best)
     if any(one is not None for one in odds.values()):
         write_json(odds_file, odds)

@@ -8,6 +8,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from bert_jax.config.task import SpanConfig, TaskConfig
+from bert_jax.finetuning import predicting
 from bert_jax.finetuning.columns import list_or_value
 from bert_jax.finetuning.dataset import LabelledRows, make_task
 from bert_jax.finetuning.metrics import metric_of
@@ -255,6 +256,20 @@ def test_answers_go_by_their_question(tmp_path):
     assert not (tmp_path / "out.null_odds.json").exists()
     write_predictions(tmp_path / "out.json", pairs(ANSWER | {"null_odds": -1.5}), "span")
     assert read("out.null_odds.json") == {"2": -1.5, "3": -1.5, "4": -1.5}
+    write_predictions(tmp_path / "out.json", pairs(ANSWER), "span")
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["out.best.json", "out.json"]
+
+
+@pytest.mark.parametrize("count", range(3))
+def test_a_kill_leaves_no_answers_beside_files_of_others(tmp_path, monkeypatch, count):
+    """After so many files are written."""
+    write_predictions(tmp_path / "out.json", pairs(ANSWER | {"null_odds": -1.5}), "span")
+    left, write = iter(range(count)), predicting.write_json
+    monkeypatch.setattr(predicting, "write_json", lambda path, value: write(path, [next(left), value]))
+    with pytest.raises(StopIteration):
+        write_predictions(tmp_path / "out.json", pairs(ANSWER | {"null_odds": 2.5}), "span")
+    names = ["out.best.json", "out.null_odds.json"]
+    assert sorted(path.name for path in tmp_path.iterdir()) == names[:count]
 
 
 @pytest.mark.parametrize(
