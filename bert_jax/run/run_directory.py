@@ -183,6 +183,7 @@ class RunDirectory:
         """Closes the journal and gives up the lock, so that another process or a later call can open the run."""
         self.files = RunFiles(self.path)
         open_journal(None)
+        self._owner = None
         if self._lock_file:
             self._lock_file.close()
             self._lock_file = None

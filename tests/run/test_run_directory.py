@@ -44,6 +44,14 @@ def test_a_run_in_a_bucket_is_not_to_be_deleted_by_a_command_for_folders(bucket_
         RunDirectory(f"{bucket}/run").open(RunConfig(seed=1))
 
 
+def test_a_run_in_a_bucket_that_is_opened_again_belongs_to_who_opened_it_last(bucket):
+    first, second = (RunDirectory(f"{bucket}/run") for _ in range(2))
+    for run in (first, second, first):
+        run.open(RunConfig())
+        run.check_owner()
+        run.close()
+
+
 def test_two_processes_do_not_work_on_one_run(tmp_path):
     RunDirectory(tmp_path).open(RunConfig())
     code = (
