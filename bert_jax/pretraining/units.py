@@ -187,5 +187,6 @@ def _words_at(keys: Key[Array, " N"], sequence: Int[Array, " U"], number: Int[Ar
 
 def _draw(random: UInt32[Array, "..."], weights: Sequence[float]) -> Int[Array, "..."]:
     """Maps random words to indices of `weights`, each with a probability in proportion to its weight."""
-    bounds = np.cumsum(weights)[:-1] / np.sum(weights) * 2**32
-    return jnp.sum(random[..., None] >= np.round(bounds).astype(np.uint32), axis=-1)
+    bounds = np.round(np.cumsum(weights)[:-1] / np.sum(weights) * 2**32)
+    # A tiny last weight gives a bound of 2^32, which would be 0 as uint32.
+    return jnp.sum(random[..., None] >= np.minimum(bounds, 2**32 - 1).astype(np.uint32), axis=-1)

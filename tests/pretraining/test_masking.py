@@ -269,6 +269,12 @@ def test_each_sequence_draws_its_kind_by_the_weights():
     assert abs((np.asarray(kinds) == 1).mean() - 0.75) < 3 * np.sqrt(0.75 * 0.25 / 2000)
 
 
+@pytest.mark.parametrize("weights, index", [([1, 1e-10], 0), ([1e-10, 1], 1)])
+def test_a_tiny_weight_takes_nothing_from_the_others(weights, index):
+    words = jax.numpy.array([1, 2**31, 2**32 - 2], jax.numpy.uint32)
+    assert _draw(words, weights).tolist() == [index] * 3
+
+
 @pytest.mark.long
 def test_the_share_goes_from_one_value_to_the_other_and_evaluation_has_its_own():
     objective = ObjectiveConfig(masked_share=0.3, masked_share_end=0.15, evaluated_share=0.2)
