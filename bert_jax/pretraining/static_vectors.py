@@ -1,5 +1,6 @@
 """Static vectors of pieces, trained on the prepared text: pieces with like neighbours have like vectors."""
 
+import math
 from typing import Literal
 
 import numpy as np
@@ -59,7 +60,7 @@ def static_vectors(prepared: PreparedData, vocabulary_size: int, damaged: Damage
 def _neighbours(prepared: PreparedData, vocabulary_size: int, damaged: Damaged) -> scipy.sparse.csr_array:
     """Weighted counts [V, V] of each piece's neighbours, in training sequences spread evenly over the data set."""
     source, length = InstanceSource(prepared, TRAIN, damaged), prepared.length
-    step = max(1, len(source) * length // _MOST_TOKENS)
+    step = math.ceil(len(source) * length / _MOST_TOKENS)
     numbers = np.arange(0, len(source), step)
     counts = scipy.sparse.csr_array((vocabulary_size, vocabulary_size), dtype=np.float32)
     for part in np.array_split(numbers, max(1, len(numbers) * length // _AT_ONCE)):
