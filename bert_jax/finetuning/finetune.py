@@ -202,6 +202,8 @@ def _results(
         training_rows=plan.learned.rows,
         skipped_steps=int(trained.state.skipped),
     )
+    if not dev and not config.task.mix_layers:
+        return results
     best = TrainedModel.open(run.path)
 
     @functools.cache
@@ -209,9 +211,9 @@ def _results(
         return best.read(tree_shardings(best.shapes, plan.mesh))  # the training is over, and deletes no checkpoint
 
     if config.task.mix_layers:
-        head = jax.device_get(parameters()["task"])
-        weights = jax.nn.softmax(head["mix"])
-        results = results.updated({"layer_weights": weights.tolist(), "gamma": float(head["gamma"][0])})
+        head = parameters()["task"]
+        mix, gamma = jax.device_get((head["mix"], head["gamma"]))  # of other arrays, other hosts may hold parts
+        results = results.updated({"layer_weights": jax.nn.softmax(mix).tolist(), "gamma": float(gamma[0])})
     if not dev:
         return results
     measured = trained.evaluations.get(best.step) or dev.evaluate(parameters())

@@ -66,7 +66,7 @@ class Results(BaseModel):
     stopped_early: bool = False
     """Whether the training ended before its last step: the score got no better, or `on_measured` ended it."""
     best_step: int | None = None
-    """Step of the measured checkpoint, if it isn't the last one."""
+    """Step of the measured checkpoint; None: the last one."""
     averaged_steps: list[int] = []
     """The saved steps whose mean was measured; empty for one checkpoint."""
     seeds: list[int] = []

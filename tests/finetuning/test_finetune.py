@@ -5,6 +5,8 @@ import json
 import random
 from collections.abc import Iterator
 from pathlib import Path
+from types import SimpleNamespace
+from unittest.mock import Mock
 
 import jax
 import numpy as np
@@ -13,13 +15,14 @@ import pytest
 import bert_jax
 from bert_jax.cli.main import run as bert_jax_command
 from bert_jax.config.finetune import FinetuneConfig, TaskRunConfig
-from bert_jax.config.operation import LoggingConfig
+from bert_jax.config.operation import LoggingConfig, MeshConfig
 from bert_jax.config.task import TaskConfig
 from bert_jax.config.training import OptimizerConfig
 from bert_jax.finetuning import finetune as finetune_module
-from bert_jax.finetuning.finetune import finetune, plan_finetuning
+from bert_jax.finetuning.finetune import FineTuningPlan, finetune, plan_finetuning
 from bert_jax.model.bert import init as init_parameters
 from bert_jax.model.kernels import attention_form
+from bert_jax.model.sharding import make_mesh
 from bert_jax.pretraining.initial import with_spelling
 from bert_jax.products.suite.processes import Processes
 from bert_jax.run import trained_model
@@ -33,6 +36,7 @@ from bert_jax.run.run_directory import RunDirectory
 from bert_jax.run.run_files import RunFiles
 from bert_jax.run.trained_model import Provenance, TrainedModel
 from bert_jax.system.errors import Interrupted, UsageError
+from bert_jax.training.loop import Trained
 
 THINGS = {"animal": ["cat", "dog"], "water": ["river", "stone"]}
 
@@ -335,6 +339,30 @@ def test_a_mix_of_layers_is_learned_shown_and_read_again(config, tiny_run, probe
     refused = " ".join(capsys.readouterr().err.split())
     assert "no class with the head of task things (--task.kind=class, --task.mix-layers); use the run" in refused
     assert not (tmp_path / "model").exists()
+
+
+class Elsewhere:
+    """An array of which other hosts hold parts."""
+
+    def __array__(self):
+        raise RuntimeError("spans non-addressable devices")
+
+
+def test_of_the_head_a_mix_alone_is_fetched_and_without_dev_rows_and_a_mix_no_checkpoint_is_opened(
+    config, tmp_path, monkeypatch
+):
+    head = {"mix": np.zeros(3, np.float32), "gamma": np.ones(1, np.float32), "dense": Elsewhere()}
+    opened = []
+    best = SimpleNamespace(shapes={}, read=lambda shardings: {"task": head})
+    monkeypatch.setattr(TrainedModel, "open", lambda path: opened.append(path) or best)
+    trained = Mock(Trained, state=SimpleNamespace(step=4, skipped=0))
+    for mixed in (False, True):
+        task = config.task.replace(mix_layers=mixed)
+        settings = SimpleNamespace(task=task, seed=0, steps=4)
+        plan = Mock(FineTuningPlan, config=settings, learned=SimpleNamespace(rows=8), mesh=make_mesh(MeshConfig()))
+        results = finetune_module._results(plan, RunDirectory(tmp_path), None, {}, trained)
+        assert len(opened) == mixed and results.layer_weights == [pytest.approx(1 / 3)] * 3 * mixed
+        assert results.training_rows == 8 and results.gamma == (1.0 if mixed else None)
 
 
 @pytest.mark.long
