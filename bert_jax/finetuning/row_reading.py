@@ -69,8 +69,8 @@ def reading_of_rows(task: Task, sets: dict[str, RowSet]) -> Reading:
         for rows in sets.values():
             _check_unused(config, rows, unused)
     texts = {name: [texts_of(config, record) for record in rows.records] for name, rows in sets.items()}
-    sources = [rows.source for rows in sets.values()]
-    formats = {settings_for(each, config).format or format_of(each) or _SETS[is_judged(each)] for each in sources}
+    places = [rows.source for rows in sets.values()]
+    formats = {settings_for(each, config).format or format_of(each) or _SETS[is_judged(each)] for each in places}
     shown_by = "prefix" if formats & {*_SETS.values()} else "suffix"
     counts = {name: f"{name} {len(rows.records):,}" for name, rows in sets.items()}
     divided = config.dev_share and sets.keys() > {"dev"}

@@ -95,20 +95,21 @@ class RunDirectory:
         except (OSError, ValueError) as error:
             results, damage = Results(), f"{self.results_file.name} is damaged ({error})"
         saved = complete(self.checkpoints)
-        if not saved or checkpoint_damage(saved[-1]):
+        if not saved:
             return None
         newest, best = int(saved[-1].name), results.best_step
-        if not damage and results.steps != newest:
+        ended = results.stopped_early and results.planned_steps in (None, steps)
+        steps_missing = results.steps != newest or (newest != steps and not ended)  # the latter if steps were added
+        if (not damage and steps_missing) or checkpoint_damage(saved[-1]):
             return None
-        if not damage and best is not None:
+        if not damage and best not in (None, newest):
             path = checkpoint_path(self.checkpoints, best)
             found = checkpoint_damage(path) if path in saved else "it is gone"
             damage = found and f"{self.results_file.name} is about step {best:,}, whose checkpoint is damaged ({found})"
         if damage:
             warn(f"{self.path}: {damage}; the run is measured again")
             return None
-        ended = results.stopped_early and results.planned_steps in (None, steps)
-        return results if newest == steps or ended else None  # None: steps were added
+        return results
 
     def save_tokenizer(self, tokenizer: Tokenizer, origin: JsonObject | None = None) -> None:
         """Writes tokenizer/, with an origin.json about what it was made from, on the first of several processes."""

@@ -13,7 +13,7 @@ from bert_jax.cli.main import run as command
 from bert_jax.config.run import RunConfig
 from bert_jax.model.sharding import make_mesh
 from bert_jax.pretraining.pretrain import pretrain
-from bert_jax.run import checkpoint_choice, checkpoint_manifest, run_files, trained_model
+from bert_jax.run import checkpoint_choice, checkpoint_manifest, run_directory, run_files, trained_model
 from bert_jax.run.checkpoint_choice import CheckpointGone
 from bert_jax.run.checkpoint_manifest import Manifest, complete, delete_checkpoint, write_evaluation
 from bert_jax.run.recorded_config import write_config
@@ -182,6 +182,22 @@ def test_results_of_a_checkpoint_that_is_damaged_by_now_are_measured_anew(scored
     assert scored.results(12) is None
     said = " ".join(capsys.readouterr().err.split())
     assert "is about step 4, whose checkpoint is damaged (config.json is not as it was written)" in said
+
+
+@pytest.mark.parametrize(
+    "results, wanted, read",
+    [
+        (Results(steps=8), 12, []),
+        (Results(steps=12, best_step=4), 16, []),
+        (Results(steps=12, best_step=12), 12, [12]),
+        (Results(steps=12, best_step=4), 12, [12, 4]),
+    ],
+)
+def test_to_see_if_a_run_is_finished_no_checkpoint_is_read_twice_or_in_vain(scored, monkeypatch, results, wanted, read):
+    scored.write_results(results)
+    looked, steps = run_directory.checkpoint_damage, []
+    monkeypatch.setattr(run_directory, "checkpoint_damage", lambda path: steps.append(int(path.name)) or looked(path))
+    assert scored.results(wanted) == (results if read else None) and steps == read
 
 
 @pytest.mark.parametrize("change, listed", [("seed", True), ("tokenizer", False)])
