@@ -60,16 +60,16 @@ class Checkpoints:
         keep: int,
         check_owner: Callable[[], None] = lambda: None,
         is_kept: Callable[[int], bool] = lambda step: False,
-        stranger: Callable[[RunFiles], str | None] = lambda files: None,
+        why_foreign: Callable[[RunFiles], str | None] = lambda files: None,
     ):
         """Each checkpoint gets copies of the files and directories `carried`, so that it can be used by itself.
 
         `check_owner` is called before each write, and raises RunError if another process has taken over the run.
-        `stranger` returns why a checkpoint belongs to another run, or None; training doesn't continue from such a
+        `why_foreign` returns why a checkpoint belongs to another run, or None; training doesn't continue from such a
         checkpoint.
         """
         self._directory, self._carried, self._keep, self._check_owner = directory, carried, keep, check_owner
-        self._is_kept, self._stranger = is_kept, stranger
+        self._is_kept, self._why_foreign = is_kept, why_foreign
         if is_first():
             with contextlib.suppress(OSError, RunError):  # a full disk: the next save reports it
                 agree_with_list(directory)
@@ -162,7 +162,7 @@ class Checkpoints:
         """Step of the newest checkpoint whose files have their checksums; -1 if there is none or on other processes."""
         for path in reversed(complete(self._directory) if is_first() else []):
             try:
-                damage = self._stranger(open_checkpoint(path).files)
+                damage = self._why_foreign(open_checkpoint(path).files)
             except DamagedCheckpoint as error:
                 damage = str(error)
             if not damage:

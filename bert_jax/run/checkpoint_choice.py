@@ -37,7 +37,7 @@ class CheckpointGone(RunError):
 
 
 @contextlib.contextmanager
-def being_read(path: Place) -> Iterator[None]:
+def raising_if_deleted(path: Place) -> Iterator[None]:
     """Raises CheckpointGone if the checkpoint at `path` is deleted during the block, whatever the block raises.
 
     A deletion removes the manifest first. While the manifest exists, the checkpoint is whole.
@@ -52,7 +52,7 @@ def being_read(path: Place) -> Iterator[None]:
         raise CheckpointGone(path)
 
 
-def looking_again(read: Callable[[], Read]) -> Read:
+def retrying_if_deleted(read: Callable[[], Read]) -> Read:
     """The result of `read`, a function that chooses a checkpoint and reads it. After CheckpointGone it is called again,
     _LOOKS times at most."""
     for _ in range(_LOOKS - 1):
@@ -80,7 +80,7 @@ def _undamaged(
     `manifests`: those that are read already."""
     for path in paths:
         try:
-            with being_read(path):
+            with raising_if_deleted(path):
                 checkpoint = open_checkpoint(path, run.manifest, manifests.get(path))
         except DamagedCheckpoint as damage:
             warn(f"{path} is damaged ({damage}); {next_one} is used, if any")
@@ -115,7 +115,7 @@ def not_of_a_run(path: Place) -> UsageError:
 def _checked(path: Place, run: RunManifest | None = None) -> OpenCheckpoint:
     """The checkpoint at `path`. Raises RunError if it is damaged, CheckpointGone if it is deleted meanwhile."""
     try:
-        with being_read(path):
+        with raising_if_deleted(path):
             return open_checkpoint(path, run)
     except DamagedCheckpoint as damage:
         raise RunError(f"{path} is damaged: {damage}; use another checkpoint of the run") from None

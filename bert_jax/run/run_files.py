@@ -111,7 +111,7 @@ class RunFiles:
         directory = tokenizer_directory(self.path)
         return saved_tokenizer(directory, self.content) if directory else load_tokenizer(self.path)
 
-    def stranger(self, checkpoint: "RunFiles") -> str | None:
+    def why_foreign(self, checkpoint: "RunFiles") -> str | None:
         """Why a checkpoint in this run's directory belongs to another run, by its settings and tokenizer; None if they
         are this run's. Phases may differ: steps may have been added since it was written."""
         ours, theirs = self.config, checkpoint.config
@@ -126,12 +126,12 @@ class RunFiles:
             return "it is of another run, which has another tokenizer"
         return None
 
-    def refuse_stranger(self, checkpoint: "RunFiles") -> None:
+    def refuse_foreign(self, checkpoint: "RunFiles") -> None:
         """Raises RunError if a checkpoint in this run's directory belongs to another run. Nothing is compared if the
         run has no config.json or no tokenizer."""
         is_whole = self.config_file.exists() and self.tokenizer_directory.is_dir()
-        if is_whole and (strange := self.stranger(checkpoint)):
-            raise RunError(f"{checkpoint.path}: {strange}; move it out of the run")
+        if is_whole and (reason := self.why_foreign(checkpoint)):
+            raise RunError(f"{checkpoint.path}: {reason}; move it out of the run")
 
     @property
     def _tokenizer_contents(self) -> dict[str, bytes]:

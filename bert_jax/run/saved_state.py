@@ -16,7 +16,7 @@ from flax.traverse_util import flatten_dict, unflatten_dict
 from jaxtyping import Array, Float, PyTree
 
 from bert_jax.model.bert import Parameters
-from bert_jax.run.checkpoint_choice import being_read
+from bert_jax.run.checkpoint_choice import raising_if_deleted
 from bert_jax.run.state import TrainState, saved_item, sum_of_bits_on_host
 from bert_jax.system.bucket import Place, in_bucket, is_trained_in, object_name
 from bert_jax.system.copies import fetched
@@ -53,7 +53,7 @@ def load_parameters(path: Place, shapes: Parameters) -> Parameters:
 
     Raises RunError if Orbax can't read it, CheckpointGone if it is deleted meanwhile.
     """
-    with being_read(path):
+    with raising_if_deleted(path):
         return _restored(path, {"params": shapes})["params"]
 
 
@@ -61,7 +61,11 @@ def saved_shapes(path: Place) -> Parameters:
     """The parameter tree of the checkpoint at `path`, whose leaves have `shape` and `dtype`; nothing else is read.
     Raises RunError if Orbax can't read it, CheckpointGone if it is deleted meanwhile.
     """
-    with being_read(path), by_orbax(path) as place, ocp.Checkpointer(ocp.PyTreeCheckpointHandler()) as checkpointer:
+    with (
+        raising_if_deleted(path),
+        by_orbax(path) as place,
+        ocp.Checkpointer(ocp.PyTreeCheckpointHandler()) as checkpointer,
+    ):
         _check_sizes(place)
         return checkpointer.metadata(place).item_metadata.tree["params"]
 

@@ -30,8 +30,8 @@ from bert_jax.run.checkpoint_choice import (
     CheckpointGone,
     chosen_checkpoint,
     earlier_undamaged,
-    looking_again,
     not_of_a_run,
+    retrying_if_deleted,
 )
 from bert_jax.run.opened_models import OpenedModels
 from bert_jax.run.recorded_config import write_config
@@ -108,7 +108,8 @@ class TrainedModel(NamedTuple):
         Prints the `obstacle` if there is one. Raises UsageError if there is no model or its files don't belong
         together, RunError if they are damaged.
         """
-        trained = looking_again(lambda: _opened(source))
+        trained = retrying_if_deleted(lambda: _opened(source))
+        _say_of_tags(trained)
         if trained.obstacle:
             say(f"{trained.path} is read as the encoder alone: {trained.obstacle}")
         return trained
@@ -120,14 +121,14 @@ class TrainedModel(NamedTuple):
         shardings: Callable[[Parameters], PyTree],
         step: int | None = None,
         average: int | None = None,
-        further: Parameters | None = None,
+        training_heads: Parameters | None = None,
     ) -> tuple["TrainedModel", Parameters]:
         """Returns the model of `source` and its parameters, sharded as `shardings` returns for a tree of shapes.
 
         `step`: the saved step of a run to read. `average`: the number of saved steps of which the mean is returned; the
         last of them is `step` or else the newest one, and all are of one phase, because another phase has other data. A
-        message names the averaged steps. `further`: the shapes of heads of the training alone, such as that for tags,
-        that are read, too.
+        message names the averaged steps. `training_heads`: shapes of heads that only the training uses and that are
+        read as well, such as that for tags.
 
         The run may be training meanwhile: only checkpoints that existed during the whole read are returned. Raises what
         `open` does, and UsageError for an `obstacle`, a step that isn't saved, an average below one, or a `step` or
@@ -137,12 +138,13 @@ class TrainedModel(NamedTuple):
             raise UsageError(f"an average of {average} saved steps has no parameters; give how many, from 1")
 
         def loaded() -> tuple[TrainedModel, Parameters]:
-            trained = _opened(source, step, average, further)
+            trained = _opened(source, step, average, training_heads)
             if trained.obstacle:
                 raise UsageError(trained.obstacle)
             return trained, trained.read(shardings(trained.shapes))
 
-        trained, params = looking_again(loaded)
+        trained, params = retrying_if_deleted(loaded)
+        _say_of_tags(trained)
         if average is not None:
             say(_averaged(trained.path, trained.provenance.steps, average))
         return trained, params
@@ -187,17 +189,17 @@ def _opened(
     source: Place | RunFiles,
     step: int | None = None,
     average: int | None = None,
-    further: Parameters | None = None,
+    training_heads: Parameters | None = None,
 ) -> TrainedModel:
     run = source if isinstance(source, RunFiles) else RunFiles(source)
     if not run.published:
-        return _trained_here(run, step, average, further or {})
+        return _trained_here(run, step, average, training_heads or {})
     if step is not None or average is not None:
         raise not_of_a_run(run.path)
     return _published(run.path, run.published)
 
 
-def _trained_here(run: RunFiles, step: int | None, average: int | None, further: Parameters) -> TrainedModel:
+def _trained_here(run: RunFiles, step: int | None, average: int | None, training_heads: Parameters) -> TrainedModel:
     chosen = chosen_checkpoint(run, step, newest=average is not None)
     checkpoint, manifest = chosen.path, chosen.manifest
     tokenizer, settings = chosen.files.tokenizer, chosen.files.config
@@ -207,23 +209,21 @@ def _trained_here(run: RunFiles, step: int | None, average: int | None, further:
                 f"{run.path}: {run.damage}; the copy in {checkpoint.name} is used (bert-jax verify looks at all files)"
             )
         else:
-            run.refuse_stranger(chosen.files)
+            run.refuse_foreign(chosen.files)
     config, task = _sized(settings, manifest.step, tokenizer, checkpoint), settings.task
     saved = saved_shapes(checkpoint)
     shapes = (
         task_parameter_shapes(config, HeadShape.of(task))
         if task
-        else parameter_shapes(config, absent_parts(saved, config)) | further
+        else parameter_shapes(config, absent_parts(saved, config)) | training_heads
     )
-    if settings.objective and settings.objective.tags and not further:
-        _say_of_tags(run.path, settings.objective.tags)
     of_training = _has_parts_of_training(settings)
     _refuse_others(checkpoint, saved, shapes, of_training)
     _refuse_bombs(checkpoint, shapes, sum(total.size for total in manifest.files.values()))
     begin = settings.steps_of(settings.phase_of(manifest.step)).start
     averaged = earlier_undamaged(run, checkpoint, average - 1, after=begin) if average else []
     for before in averaged:
-        run.refuse_stranger(before.files)
+        run.refuse_foreign(before.files)
         _refuse_others(before.path, saved_shapes(before.path), shapes, of_training)
     earlier = [before.path for before in averaged]
 
@@ -257,9 +257,11 @@ def _has_parts_of_training(settings: AnyRunConfig) -> bool:
     return is_taught or bool(asked and (asked.class_name or asked.tags))
 
 
-@functools.lru_cache(maxsize=16)  # a model may be opened several times in a command
-def _say_of_tags(path: Place, tags: str) -> None:
-    say(f"{path}: the head for the tags of {tags} is left out")
+def _say_of_tags(trained: TrainedModel) -> None:
+    """Prints that the head for tags is left out, if the model was pretrained with one."""
+    settings = trained.provenance.settings
+    if settings and settings.objective and settings.objective.tags and "tag" not in trained.shapes:
+        say(f"{trained.path}: the head for the tags of {settings.objective.tags} is left out")
 
 
 def _refuse_others(checkpoint: Place, saved: Parameters, shapes: Parameters, has_further_parts: bool) -> None:

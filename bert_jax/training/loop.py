@@ -83,7 +83,9 @@ def train(
 
     with contextlib.ExitStack() as stack:
         carried = run.config_file, run.tokenizer
-        checkpoints = Checkpoints(run.checkpoints, carried, settings.keep, run.check_owner, is_kept, run.files.stranger)
+        checkpoints = Checkpoints(
+            run.checkpoints, carried, settings.keep, run.check_owner, is_kept, run.files.why_foreign
+        )
         stack.enter_context(contextlib.closing(checkpoints))
         state = _first_state(trainer, run, checkpoints, initial)
         cadence = Cadence(settings, int(state.step), is_kept=is_kept)

@@ -64,7 +64,7 @@ def test_other_text_is_measured_as_by_a_run_that_is_not_packed(packed_run, corpu
     apart = RunDirectory(tmp_path / "run")
     config = RunFiles(apart.path).config
     write_config(apart.config_file, config.replace(data=config.data.replace(packed=False)))
-    monkeypatch.setattr(RunFiles, "refuse_stranger", lambda *_: None)  # its checkpoints are of a packed run
+    monkeypatch.setattr(RunFiles, "refuse_foreign", lambda *_: None)  # its checkpoints are of a packed run
     results = [evaluate_run(run, f"text:{corpus}").content for run in (packed_run, apart)]
     assert results[0] == results[1] and results[0]["held_out_sequences"] > 100
 
