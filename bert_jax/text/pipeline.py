@@ -19,7 +19,7 @@ from bert_jax.system.files import write_json, write_text
 from bert_jax.system.json_file import JsonObject, Shape
 from bert_jax.text.library_calls import library_method
 from bert_jax.text.scripts import TextCut, is_punctuation, visible
-from bert_jax.text.spelling import ByteSpelling, Spelling, WordPieceSpelling
+from bert_jax.text.spelling import ByteSpelling, PieceSpelling, WordPieceSpelling
 from bert_jax.text.tokenizer_json import (
     PipelineKind,
     added_token,
@@ -39,7 +39,7 @@ TOKENIZER_CONFIG = "tokenizer_config.json"
 """Name of the settings file in a tokenizer directory. Other programs use the same name."""
 TOKENIZER_FORMAT = 1
 """Version of the format of our tokenizer directories."""
-_SPELLINGS: dict[PipelineKind, type[Spelling]] = {"wordpiece": WordPieceSpelling, "byte_bpe": ByteSpelling}
+_SPELLINGS: dict[PipelineKind, type[PieceSpelling]] = {"wordpiece": WordPieceSpelling, "byte_bpe": ByteSpelling}
 """The spellings of the kinds whose pieces don't begin a word with a BOUNDARY."""
 
 
@@ -94,9 +94,9 @@ class Tokenizer:
         self.added = frozenset(added - {*self.vocabulary.special_ids})
 
     @cached_property
-    def spelling(self) -> Spelling:
+    def spelling(self) -> PieceSpelling:
         """How the pieces are spelled."""
-        return _SPELLINGS.get(self.kind, Spelling)({self.vocabulary.pieces[number] for number in self.added})
+        return _SPELLINGS.get(self.kind, PieceSpelling)({self.vocabulary.pieces[number] for number in self.added})
 
     @cached_property
     def _encoder(self) -> tokenizers.Tokenizer:

@@ -14,10 +14,10 @@ BYTES = {chr(byte): byte for byte in sorted(_PRINTABLE)} | {chr(0x100 + at): byt
 A printable character of Latin-1 stands for its own byte. The characters from U+0100 on stand for the other bytes, such
 as \\u0120 for the space."""
 _BYTE = re.compile("<0x[0-9A-F]{2}>")
-"""Spelling of a piece for one byte, in vocabularies that split unknown characters into bytes."""
+"""PieceSpelling of a piece for one byte, in vocabularies that split unknown characters into bytes."""
 
 
-class Spelling:
+class PieceSpelling:
     """The spelling of sentencepiece and Metaspace: a piece that begins a word begins with BOUNDARY."""
 
     def __init__(self, added: Container[str] = ()):
@@ -58,7 +58,7 @@ class Spelling:
         return word if sets_no_spaces(word[:1] or " ") else f" {word}"
 
 
-class WordPieceSpelling(Spelling):
+class WordPieceSpelling(PieceSpelling):
     """The spelling of WordPiece: a piece that continues a word begins with CONTINUATION."""
 
     def letters(self, piece: str) -> str:
@@ -84,7 +84,7 @@ class WordPieceSpelling(Spelling):
         return word
 
 
-class ByteSpelling(Spelling):
+class ByteSpelling(PieceSpelling):
     """The spelling of byte-level BPE: each character stands for a byte of UTF-8 (BYTES)."""
 
     def readable(self, piece: str) -> str:
