@@ -14,7 +14,7 @@ BYTES = {chr(byte): byte for byte in sorted(_PRINTABLE)} | {chr(0x100 + at): byt
 A printable character of Latin-1 stands for its own byte. The characters from U+0100 on stand for the other bytes, such
 as \\u0120 for the space."""
 _BYTE = re.compile("<0x[0-9A-F]{2}>")
-"""PieceSpelling of a piece for one byte, in vocabularies that split unknown characters into bytes."""
+"""Spelling of a piece for one byte, in vocabularies that split unknown characters into bytes."""
 
 
 class PieceSpelling:
