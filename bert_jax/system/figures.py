@@ -13,6 +13,7 @@ from rich.table import Table as RichTable
 from rich.text import Text
 
 from bert_jax.system.errors import on_one_line
+from bert_jax.system.files import finite_or_null
 from bert_jax.system.json_file import Shape
 from bert_jax.system.progress import duration, output
 
@@ -199,8 +200,12 @@ def markdown(rows: Sequence[Mapping[str, str]]) -> str:
 
 
 def json_line(figures: object) -> str:
-    """Figures, or objects that hold some, as one line of JSON."""
-    return json.dumps(figures, ensure_ascii=False, default=BaseModel.model_dump)
+    """Figures, or objects that hold some, as one line of JSON. Numbers that are not finite are null."""
+
+    def dumped(model: BaseModel) -> object:
+        return finite_or_null(model.model_dump())
+
+    return json.dumps(finite_or_null(figures), ensure_ascii=False, default=dumped)
 
 
 def _add_rows(table: Table, records: Sequence[Figures | None], names: Iterable[str], indent: str) -> None:

@@ -2,6 +2,7 @@
 
 import io
 import json
+import math
 import re
 from typing import Annotated
 
@@ -89,3 +90,7 @@ def test_a_long_path_is_not_cut_off():
     table.add_row("text:/data/of/many/folders/english.txt.gz", "1,234")
     output.print(table)
     assert "lish.txt.gz" in re.sub(r"[\s│┃]|1,234", "", output.file.getvalue())
+
+
+def test_a_line_of_json_has_no_number_that_json_lacks():
+    assert json.loads(json_line({"mean": math.nan, "some": [1.5, math.inf]})) == {"mean": None, "some": [1.5, None]}

@@ -1,5 +1,6 @@
 """A fine-tuning with several seeds, as a suite."""
 
+import math
 from pathlib import Path
 from statistics import fmean
 from typing import TYPE_CHECKING
@@ -36,11 +37,13 @@ def check_learnable(config: FinetuneConfig) -> None:
 
 
 def mean_results(work: "SuiteWork") -> Results:
-    """The mean of every measurement over the seeds of a `suite_of_seeds`, and the `run` with the best score."""
+    """The mean of every measurement that all seeds of a `suite_of_seeds` have, and the `run` with the best score."""
     (model,), (task,), seeds = work.suite.models, work.suite.tuned, work.suite.tables.seeds
     runs = [work.tuning(model, task, {}, seed).path for seed in seeds]
     measured = {run: read_results(run / "results.json")[0] for run in runs}
-    first, best = measured[runs[0]], max(runs, key=lambda run: measured[run].logged["score"])
-    means = {name: fmean(results.logged[name] for results in measured.values()) for name in first.logged}
+    first, best = measured[runs[0]], max(runs, key=lambda run: measured[run].logged.get("score", -math.inf))
+    # A measurement of a run that isn't finite is missing there.
+    common = [name for name in first.logged if all(name in results.logged for results in measured.values())]
+    means = {name: fmean(results.logged[name] for results in measured.values()) for name in common}
     named = {"task": first.task, "metric": first.metric, "seeds": list(seeds), "measured_on": first.measured_on}
     return Results.model_validate(named | means | {"run": str(best)})
