@@ -4,9 +4,7 @@ from collections import Counter
 from collections.abc import Sequence
 from typing import NamedTuple
 
-import jax
 import numpy as np
-from jax.experimental import multihost_utils
 from jaxtyping import Bool, Float, Int
 
 from bert_jax.config.data import InitialRows
@@ -14,6 +12,7 @@ from bert_jax.config.wording import counted
 from bert_jax.instances.prepared_data import TRAIN, PreparedData
 from bert_jax.instances.shards import InstanceSource
 from bert_jax.pretraining.static_vectors import FEWEST_TOKENS, Damaged, pursuit, sparsemax, static_vectors
+from bert_jax.run.hosts import of_first
 from bert_jax.system.progress import say, stage
 from bert_jax.system.reading import Fact, Reading
 from bert_jax.text.shared_pieces import ABSENT, shared_pieces
@@ -48,8 +47,7 @@ class Combinations(NamedTuple):
     def on_all_hosts(self) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         """The first host's `numbers`, `coefficients` and `random`. Other hosts may compute sums that differ in the last
         bits."""
-        arrays = self.numbers, self.coefficients, self.random
-        return multihost_utils.broadcast_one_to_all(arrays) if jax.process_count() > 1 else arrays
+        return of_first((self.numbers, self.coefficients, self.random))
 
 
 def combinations(

@@ -108,7 +108,12 @@ def fails_together(failure: str | None) -> str | None:
 
 def agreed(number: int) -> int:
     """Returns the first process' `number` on all processes."""
-    return int(multihost_utils.broadcast_one_to_all(number)) if jax.process_count() > 1 else number
+    return int(of_first(number))
+
+
+def of_first(values: PyTree) -> PyTree:
+    """Returns the first process' `values`, a tree of numbers and arrays, on all processes."""
+    return multihost_utils.broadcast_one_to_all(values) if jax.process_count() > 1 else values
 
 
 def compile_together(name: str, function: jax.stages.Wrapped, *arguments: PyTree) -> None:
