@@ -12,8 +12,9 @@ class FittedConfig(RunConfig):
 
     minutes: Annotated[float, Field(gt=0.0)] | None = None
     """Minutes that the training may take on this machine, without those for reading and preparing the text: a step is
-    timed, and the batch size and the number of steps are chosen to fill the minutes. Phases keep their shares of the
-    steps. None: no limit."""
+    timed, and the batch size, which is that of the last phase or a multiple of it, and the number of steps are chosen
+    to fill the minutes. (Without memory for that batch a smaller one is taken.) Phases keep their shares of the steps.
+    None: no limit."""
 
 
 class AdaptConfig(FittedConfig):

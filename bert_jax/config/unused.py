@@ -40,7 +40,7 @@ def _unused(values: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
         if file.endswith((".json", ".model")):
             yield r"vocabulary\.(lowercase|strip_accents|unicode_form)", f"{shown} says how text is cleaned"
     if minutes := values.get("minutes"):
-        yield r"passes|phases\.0\.(steps|batch_size)", f"it is fitted to {Setting('minutes', minutes)}"
+        yield r"phases\.0\.steps", f"it is fitted to {Setting('minutes', minutes)}"
     elif "passes" in values:
         yield r"phases\.0\.steps", f"the steps follow from the words of the text and {Setting('passes')}"
     for name, schedule in {"power": "polynomial", "decay_share": "warmup_stable_decay"}.items():

@@ -17,7 +17,7 @@ from bert_jax.config.run import RunConfig, prediction_of
 from bert_jax.config.training import Phase
 from bert_jax.config.wording import counted
 from bert_jax.interchange.relatives import RELATIVES
-from bert_jax.model.sharding import batch_sharding, make_mesh, placed
+from bert_jax.model.sharding import batch_sharding, check_batch_size, make_mesh, placed, row_shards
 from bert_jax.model.size import num_parameters
 from bert_jax.pretraining.distillation import TEACHER_LOSS
 from bert_jax.pretraining.evaluation import MEAN_COSINE
@@ -257,34 +257,56 @@ def _padding_id(vocabulary: VocabularyConfig, of_file: Tokenizer | None) -> int:
 
 def _within_minutes(config: RunConfig, minutes: float, most_rows: float, opened: OpenedModels) -> RunConfig:
     """`config` with a batch size and steps that take `minutes` on this machine, of at most `most_rows` rows in all."""
-    size, batch_size = expected_vocabulary_size(config, opened), config.phases[-1].batch_size
-    row_seconds = _row_seconds(config, size, batch_size)
 
-    def rows() -> float:
+    def rows_in(row_seconds: float) -> float:
         return min(minutes * 60 / row_seconds, most_rows)
 
-    while rows() >= 2 * batch_size * _WANTED_STEPS and 2 * batch_size <= _LARGEST_BATCH:
-        try:
-            row_seconds = min(row_seconds, _row_seconds(config, size, 2 * batch_size))
-        except jax.errors.JaxRuntimeError as error:
-            if "RESOURCE_EXHAUSTED" not in str(error) or jax.process_count() > 1:  # the other processes would wait
-                raise
-            say(f"no memory for batches of {2 * batch_size} rows")
+    batch_size, row_seconds = _batch_in_memory(config, size := expected_vocabulary_size(config, opened))
+    largest = _LARGEST_BATCH if batch_size == config.phases[-1].batch_size else batch_size
+    while rows_in(row_seconds) >= 2 * batch_size * _WANTED_STEPS and 2 * batch_size <= largest:
+        if (of_larger := _row_seconds_in_memory(config, size, 2 * batch_size)) is None:
             break
-        batch_size *= 2
-    planned = sum(phase.steps for phase in config.phases)
-    steps = [max(1, round(rows() / batch_size * phase.steps / planned)) for phase in config.phases]
+        row_seconds, batch_size = min(row_seconds, of_larger), 2 * batch_size
+    rows, planned = rows_in(row_seconds), sum(phase.steps for phase in config.phases)
+    steps = [max(1, round(rows / batch_size * phase.steps / planned)) for phase in config.phases]
     phases = [
         phase.replace(batch_size=batch_size, steps=count) for phase, count in zip(config.phases, steps, strict=True)
     ]
     taken = f"{minutes:g} minutes"
-    if (enough := rows() * row_seconds / 60) < minutes:
+    if (enough := rows * row_seconds / 60) < minutes:
         taken = f"more passes over so little text don't pay, so {enough:.2g} of {minutes:g} minutes"
     say(
         f"a step of {batch_size} rows takes {row_seconds * batch_size:.3g} s here: {taken} are "
         f"{' and '.join(f'{count:,}' for count in steps)} steps"
     )
     return config.replace(phases=tuple(phases))
+
+
+def _batch_in_memory(config: RunConfig, vocabulary_size: int) -> tuple[int, float]:
+    """The batch size of the last phase, or the first half, quarter, ... of it for which there is memory, and its
+    measured seconds a row. Raises UsageError if the devices don't divide it, or have no memory for any."""
+    mesh, accumulation = make_mesh(config.mesh), config.execution.accumulation
+    batch_size, least = config.phases[-1].batch_size, accumulation * row_shards(mesh)
+    check_batch_size(batch_size, accumulation, mesh)
+    while (row_seconds := _row_seconds_in_memory(config, vocabulary_size, batch_size)) is None:
+        if not (smaller := batch_size // 2 // least * least):
+            raise UsageError(
+                f"there is no memory for a step of {counted(batch_size, 'rows')}; give a smaller model or a smaller "
+                f"{Setting('phases.0.length')}"
+            )
+        batch_size = smaller
+    return batch_size, row_seconds
+
+
+def _row_seconds_in_memory(config: RunConfig, vocabulary_size: int, batch_size: int) -> float | None:
+    """What `_row_seconds` measures; None, with a line, if there is no memory for such a step."""
+    try:
+        return _row_seconds(config, vocabulary_size, batch_size)
+    except jax.errors.JaxRuntimeError as error:
+        if "RESOURCE_EXHAUSTED" not in str(error) or jax.process_count() > 1:  # the other processes would wait
+            raise
+        say(f"no memory for batches of {batch_size} rows")
+        return None
 
 
 def _row_seconds(config: RunConfig, vocabulary_size: int, batch_size: int) -> float:

@@ -29,7 +29,7 @@ from bert_jax.cli.main import run
         ("gpt_ltr --objective.masked-share 0.2", "--objective.masked-share=0.2", "every token is predicted"),
         # What is fitted is no flag's.
         ("adapt --init x --minutes 5 --phases.0.steps 9", "--phases.0.steps=9", "it is fitted to --minutes=5"),
-        ("scratch_small --minutes 5 --passes 2", "--passes=2.0", "it is fitted to --minutes=5"),
+        ("scratch_small --minutes 5 --phases.0.steps 9", "--phases.0.steps=9", "it is fitted to --minutes=5"),
         ("scratch_small --phases.0.steps 9", "--phases.0.steps=9", "the steps follow from the words"),
         ("sst2 --init x --probe --dropout 0.2", "--dropout=0.2", "--probe trains without dropout; leave"),
     ],
@@ -46,11 +46,13 @@ def test_a_flag_without_effect_is_refused(words, flag, reason, capsys, tmp_path,
 @pytest.mark.parametrize(
     "words",
     [
-        "--vocabulary.file y.txt --vocabulary.no-lowercase",
-        "--optimizer.power 2 --optimizer.schedule polynomial",
-        "--data.source text:a text:b --data.smoothing 0.5",
-        "--vocabulary.size 9000 --vocabulary.no-lowercase",
+        "scratch_small --minutes 5 --passes 2",  # the most passes
+        "scratch_small --minutes 5 --phases.0.batch-size 24",  # of which the fitted batch is a multiple
+        "tiny --vocabulary.file y.txt --vocabulary.no-lowercase",
+        "tiny --optimizer.power 2 --optimizer.schedule polynomial",
+        "tiny --data.source text:a text:b --data.smoothing 0.5",
+        "tiny --vocabulary.size 9000 --vocabulary.no-lowercase",
     ],
 )
 def test_a_flag_with_an_effect_is_taken(words, capsys):
-    assert run(["pretrain", "tiny", "--workdir", "run", *words.split(), "--print-config"]) == 0
+    assert run(["pretrain", *words.split(), "--workdir", "run", "--print-config"]) == 0

@@ -4,6 +4,7 @@ from pathlib import Path
 
 import jax
 import pytest
+from jax.sharding import AbstractMesh
 
 import bert_jax
 from bert_jax import records
@@ -11,6 +12,7 @@ from bert_jax.config.data import VocabularyConfig
 from bert_jax.config.model import ModelConfig
 from bert_jax.config.settings import SettingsError
 from bert_jax.config.training import Phase
+from bert_jax.model.sharding import MESH_AXES
 from bert_jax.pretraining import fitting
 from bert_jax.pretraining import pretrain as pretraining
 from bert_jax.pretraining.dry_run import pretraining_estimates
@@ -131,6 +133,29 @@ def test_a_batch_that_memory_does_not_hold_is_not_taken(adapt, monkeypatch, caps
     monkeypatch.setattr(fitting, "_row_seconds", measured)
     assert {phase.batch_size for phase in fitted(adapt.replace(minutes=2)).phases} == {32}
     assert "no memory for batches of 64 rows" in capsys.readouterr().err
+
+
+def test_without_memory_for_the_batch_that_was_given_a_smaller_one_is_measured(adapt, monkeypatch):
+    tried, room = [], 2
+
+    def measured(config, size, batch):
+        tried.append(batch)
+        if batch > room:
+            raise jax.errors.JaxRuntimeError("RESOURCE_EXHAUSTED: Out of memory while trying to allocate 9 bytes.")
+        return 0.001
+
+    monkeypatch.setattr(fitting, "_row_seconds", measured)
+    assert {phase.batch_size for phase in fitted(adapt.replace(minutes=2)).phases} == {2} and tried == [8, 4, 2]
+    room = 0
+    with pytest.raises(UsageError, match="no memory for a step of 1 row; give a smaller model"):
+        fitted(adapt.replace(minutes=2))
+
+
+def test_a_batch_that_the_devices_do_not_divide_is_refused_before_a_step_is_measured(adapt, monkeypatch):
+    monkeypatch.setattr(fitting, "make_mesh", lambda config: AbstractMesh((3, 1, 1), MESH_AXES))
+    monkeypatch.setattr(fitting, "_row_seconds", lambda config, size, batch: 1.0)
+    with pytest.raises(UsageError, match="a batch of 8 doesn't divide over 3 devices; choose a multiple of 3"):
+        fitted(adapt.replace(minutes=2))
 
 
 @pytest.mark.long
