@@ -6,8 +6,6 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import jax
-import numpy as np
-from jax.experimental import multihost_utils
 
 from bert_jax.config.data import VocabularyConfig
 from bert_jax.config.fitted import AdaptConfig, FittedConfig, ScratchConfig
@@ -27,6 +25,7 @@ from bert_jax.pretraining.teacher import with_named_teacher
 from bert_jax.pretraining.vocabulary import tokenizer_of_file
 from bert_jax.records.corpus import open_corpus
 from bert_jax.records.sample import read_sample
+from bert_jax.run.hosts import of_first, wait_for_all
 from bert_jax.run.opened_models import OpenedModels
 from bert_jax.run.run_directory import RunDirectory
 from bert_jax.run.trained_model import TrainedModel
@@ -174,13 +173,7 @@ def _adapted(config: AdaptConfig, opened: OpenedModels) -> dict[str, Any]:
 
 def _sized(config: ScratchConfig) -> dict[str, Any]:
     """The settings that follow from the words of the text."""
-    words = 0.0
-    for source in open_corpus(config.data).parts:
-        sample = read_sample(source)
-        lines = [line for document in sample.documents for line in document]
-        # In scripts without spaces the number of characters tells how much text there is.
-        counts = sum(len(line.split()) for line in lines), sum(map(len, lines)) / _CHARACTERS_A_WORD
-        words += max(counts) * sample.text_bytes / max(sample.kept_bytes, 1)
+    words = _words(config)
     size, given = shape_of_words(words), _overrides(config.model)
     if "hidden_size" in given:
         size = size._replace(width=config.model.hidden_size)
@@ -200,6 +193,20 @@ def _sized(config: ScratchConfig) -> dict[str, Any]:
         f"{counted(steps, 'steps')} for {'at most ' if config.minutes else ''}{passes:g} passes"
     )
     return {"model": model, "vocabulary": vocabulary, "phases": tuple(phases)}
+
+
+def _words(config: ScratchConfig) -> float:
+    """The estimated number of words of the text, from a sample that the first host has read: how much is read depends
+    on the clock."""
+    words = 0.0
+    for source in open_corpus(config.data).parts:
+        sample = read_sample(source)
+        lines = [line for document in sample.documents for line in document]
+        # In scripts without spaces the number of characters tells how much text there is.
+        counts = sum(len(line.split()) for line in lines), sum(map(len, lines)) / _CHARACTERS_A_WORD
+        words += max(counts) * sample.text_bytes / max(sample.kept_bytes, 1)
+    wait_for_all("words counted")  # collectives of CPUs and GPUs give up waiting for a host that still reads
+    return float(of_first(words))
 
 
 def _shortened(phases: Sequence[Phase], most: int) -> Iterator[Phase]:
@@ -326,8 +333,7 @@ def _row_seconds(config: RunConfig, vocabulary_size: int, batch_size: int) -> fl
             jax.block_until_ready(measured)
             seconds.append(time.perf_counter() - began)
         total += min(seconds[1:]) * phase.steps
-    row_seconds = np.float32(total / sum(phase.steps for phase in phases) / batch_size)
-    return float(multihost_utils.broadcast_one_to_all(row_seconds) if jax.process_count() > 1 else row_seconds)
+    return float(of_first(total / sum(phase.steps for phase in phases) / batch_size))
 
 
 def harms(config: RunConfig, shares: Sequence[SourceShare]) -> Iterator[str]:

@@ -3,7 +3,9 @@
 from pathlib import Path
 
 import jax
+import numpy as np
 import pytest
+from jax.experimental import multihost_utils
 from jax.sharding import AbstractMesh
 
 import bert_jax
@@ -256,6 +258,14 @@ def test_sizes_of_ones_own_are_kept(tmp_path):
     of_base = {"model.hidden_size": 768, "model.num_heads": 12, "vocabulary.size": VocabularyConfig().size}
     config = fitted(settings.set(of_base))  # the defaults
     assert (config.model.hidden_size, config.vocabulary.size) == (768, VocabularyConfig().size)
+
+
+def test_the_words_are_those_that_the_first_host_counted(tmp_path, monkeypatch):
+    monkeypatch.setattr(jax, "process_count", lambda: 2)
+    monkeypatch.setattr(fitting, "wait_for_all", lambda name: None, raising=False)
+    monkeypatch.setattr(multihost_utils, "broadcast_one_to_all", lambda words: np.float32(300_000))
+    config = fitted(scratch(tmp_path, LINE * 40))
+    assert (config.model.num_layers, config.vocabulary.size) == (3, 4096)
 
 
 @pytest.mark.long
