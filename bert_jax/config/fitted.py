@@ -1,10 +1,27 @@
 """Settings of pretrainings that are fitted to a published model, to the text, and to this machine."""
 
-from typing import Annotated, ClassVar
+from collections.abc import Mapping
+from typing import Annotated, Any, ClassVar, Self
 
 from pydantic import Field
 
 from bert_jax.config.run import RunConfig
+from bert_jax.system.errors import Setting, UsageError
+
+_HEAD, _NARROWEST, _WIDEST = 64, 32, 128
+"""Width of BERT's heads, and the bounds of the width of heads that are about as wide."""
+
+
+def heads_of(width: int) -> int | None:
+    """The number of heads that divides a model's width so that each is as near to 64 features as possible. None if no
+    head would be about as wide. Heads have an even width, as rotary positions need; a narrow model has one head."""
+    narrowest = min(width, _NARROWEST)
+    numbers = [
+        heads
+        for heads in range(1, width // narrowest + 1)
+        if width % (2 * heads) == 0 and narrowest <= width // heads <= _WIDEST
+    ]
+    return min(numbers, key=lambda heads: abs(width // heads - _HEAD), default=None)
 
 
 class FittedConfig(RunConfig):
@@ -36,3 +53,18 @@ class ScratchConfig(FittedConfig):
     passes: Annotated[float, Field(gt=0.0)] | None = None
     """Number of times that the text is seen; with `minutes`, the maximum, even if minutes are left. None: 10 to 100, by
     the number of words; with `minutes`, 100."""
+
+    def set(self, values: Mapping[str, Any]) -> Self:
+        """A validated copy, as by `RunConfig.set`. A `model.hidden_size` brings the heads that suit it, unless their
+        number is given too."""
+        names = {name.replace("-", "_"): value for name, value in values.items()}
+        width = names.get("model.hidden_size")
+        given = "model.num_heads" in names or "num_heads" in self.model.model_fields_set
+        if isinstance(width, int) and width > 0 and not given:
+            if not (heads := heads_of(width)):
+                raise UsageError(
+                    f"{Setting('model.hidden_size', width)} can't be divided into heads of about {_HEAD} features; "
+                    f"choose a multiple of {_HEAD}, or give {Setting('model.num_heads')}"
+                )
+            values = {"model.num_heads": heads, **values}
+        return super().set(values)

@@ -1,7 +1,7 @@
 """Settings of a pretraining run."""
 
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Annotated, Any, ClassVar
+from typing import Annotated, Any, ClassVar, Self
 
 from pydantic import Field
 
@@ -90,7 +90,7 @@ class RunConfig(TrainingConfig):
     input: InputConfig = InputConfig()
     preparation: PreparationConfig = PreparationConfig()
 
-    def set(self, values: Mapping[str, Any]) -> "RunConfig":
+    def set(self, values: Mapping[str, Any]) -> Self:
         """A validated copy, as by `Settings.set`. A size or kind of the vocabulary that is set beside `init` asks for
         this vocabulary in place of the model's: it turns `vocabulary.exchange` on unless `values` has that too. The
         tables of the model then have the vocabulary's size. `distillation.settings` is reset if the teacher, or what is

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 import jax
 
 from bert_jax.config.data import VocabularyConfig
-from bert_jax.config.fitted import AdaptConfig, FittedConfig, ScratchConfig
+from bert_jax.config.fitted import AdaptConfig, FittedConfig, ScratchConfig, heads_of
 from bert_jax.config.model import ModelConfig
 from bert_jax.config.prediction import MASKED_TOKENS
 from bert_jax.config.run import RunConfig, prediction_of
@@ -65,10 +65,10 @@ class TextShape(NamedTuple):
 
     @property
     def settings(self) -> dict[str, int]:
-        """The settings of the model."""
-        inner = round(self.width * 8 / 3 / 16) * 16
-        sizes = {"num_layers": self.layers, "hidden_size": self.width, "num_heads": self.width // 64}
-        return sizes | {"feedforward_size": inner}
+        """The settings of the model; without the number of heads for a width that heads of about 64 don't divide."""
+        heads, inner = heads_of(self.width), round(self.width * 8 / 3 / 16) * 16
+        sizes = {"num_layers": self.layers, "hidden_size": self.width, "feedforward_size": inner}
+        return sizes | ({"num_heads": heads} if heads else {})
 
 
 _SIZES = (

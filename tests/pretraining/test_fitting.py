@@ -11,6 +11,7 @@ from jax.sharding import AbstractMesh
 import bert_jax
 from bert_jax import records
 from bert_jax.config.data import VocabularyConfig
+from bert_jax.config.fitted import heads_of
 from bert_jax.config.model import ModelConfig
 from bert_jax.config.settings import SettingsError
 from bert_jax.config.training import Phase
@@ -266,6 +267,18 @@ def test_the_words_are_those_that_the_first_host_counted(tmp_path, monkeypatch):
     monkeypatch.setattr(multihost_utils, "broadcast_one_to_all", lambda words: np.float32(300_000))
     config = fitted(scratch(tmp_path, LINE * 40))
     assert (config.model.num_layers, config.vocabulary.size) == (3, 4096)
+
+
+def test_the_heads_follow_from_a_width_of_ones_own(tmp_path):
+    widths = {16: 1, 128: 2, 192: 3, 200: 4, 256: 4, 372: 6, 1024: 16, 254: None, 33: None}
+    assert {width: heads_of(width) for width in widths} == widths
+    settings = scratch(tmp_path, LINE * 40)
+    model = fitted(settings.set({"model.hidden-size": 200})).model
+    assert (model.hidden_size, model.num_heads, model.feedforward_size) == (200, 4, 528)
+    assert fitted(settings.replace(model=ModelConfig(hidden_size=372))).model.num_heads == 6
+    assert fitted(settings.set({"model.hidden_size": 200, "model.num_heads": 2})).model.num_heads == 2
+    with pytest.raises(UsageError, match="--model.hidden-size=254 can't be divided into heads of about 64 features"):
+        settings.set({"model.hidden_size": 254})
 
 
 @pytest.mark.long
