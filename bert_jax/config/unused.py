@@ -39,10 +39,11 @@ def _unused(values: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
         yield r"vocabulary\.(kind|size|character_coverage|sample_megabytes)", f"the pieces of {shown} are taken"
         if file.endswith((".json", ".model")):
             yield r"vocabulary\.(lowercase|strip_accents|unicode_form)", f"{shown} says how text is cleaned"
+    longer = ", and a run under way gets more where it is given itself in place of the config"
     if minutes := values.get("minutes"):
-        yield r"phases\.0\.steps", f"it is fitted to {Setting('minutes', minutes)}"
+        yield r"phases\.0\.steps", f"it is fitted to {Setting('minutes', minutes)}{longer}"
     elif "passes" in values:
-        yield r"phases\.0\.steps", f"the steps follow from the words of the text and {Setting('passes')}"
+        yield r"phases\.0\.steps", f"the steps follow from the words of the text and {Setting('passes')}{longer}"
     for name, schedule in {"power": "polynomial", "decay_share": "warmup_stable_decay"}.items():
         if values.get("optimizer.schedule") != schedule:
             yield rf"optimizer\.{name}", f"it needs {Setting('optimizer.schedule', schedule)}"

@@ -29,7 +29,7 @@ from bert_jax.run.hosts import of_first, wait_for_all
 from bert_jax.run.opened_models import OpenedModels
 from bert_jax.run.run_directory import RunDirectory
 from bert_jax.run.trained_model import TrainedModel
-from bert_jax.system.errors import Setting, UsageError
+from bert_jax.system.errors import Setting, UsageError, command_line
 from bert_jax.system.progress import say
 from bert_jax.text.tokenizer import Tokenizer
 from bert_jax.text.vocabulary import MASK, PAD, SPECIAL_PIECES
@@ -107,7 +107,7 @@ def fitted(
         return config
     values = {name: getattr(config, name) for name in RunConfig.model_fields}
     if run and run.under_way:
-        return RunConfig(**values | _as_begun(config, run.files.pretraining_config))
+        return RunConfig(**values | _as_begun(config, run))
     if isinstance(config, AdaptConfig):
         values |= _adapted(config, opened)
     if isinstance(config, ScratchConfig):
@@ -121,19 +121,36 @@ def fitted(
     return settings
 
 
-def _as_begun(config: FittedConfig, there: RunConfig) -> dict[str, Any]:
-    """The settings that were fitted when the run began, from the run's own settings `there`, so that the model and the
-    text needn't be on this machine. As in every run, other changed settings of `config` are refused or adopted."""
+def _as_begun(config: FittedConfig, run: RunDirectory) -> dict[str, Any]:
+    """The settings that were fitted when the run began, from the run's own settings, so that the model and the text
+    needn't be on this machine. As in every run, other changed settings of `config` are refused or adopted."""
+    there = run.files.pretraining_config
     vocabulary = config.vocabulary.replace(exchange=there.vocabulary.exchange)
     phases = tuple(_shortened(config.phases, there.model.max_positions))
-    if isinstance(config, ScratchConfig):
+    if isinstance(config, ScratchConfig) and "size" not in vocabulary.model_fields_set:
         vocabulary = vocabulary.replace(size=there.vocabulary.size)
     if isinstance(config, ScratchConfig) or config.minutes is not None:
-        phases = there.phases
-        say(f"{counted(there.steps, 'steps')} were fitted when the run began, and are kept")
-    model = there.model if isinstance(config, ScratchConfig) else there.model.replace(**_overrides(config.model))
+        phases = _with_steps(phases, there.phases, config.minutes is not None)
+        last = Setting(f"phases.{len(phases) - 1}.steps", "MORE")
+        longer = command_line("bert-jax", "pretrain", run.path, "--workdir", run.path, last)
+        say(
+            f"{counted(there.steps, 'steps')} were fitted when the run began, and are kept; to train longer, give the "
+            f"run in place of the config, with more than {phases[-1].steps:,} steps in its last phase: {longer}"
+        )
+    model = there.model.replace(**_overrides(config.model))
     objective = config.objective.replace(predict=there.objective.predict)
     return {"model": model, "vocabulary": vocabulary, "phases": phases, "objective": objective}
+
+
+def _with_steps(phases: Sequence[Phase], there: Sequence[Phase], batches: bool) -> tuple[Phase, ...]:
+    """`phases` with the steps of the phases `there` of the run, as far as it has as many, and with their batch sizes if
+    `batches`."""
+    fitted_names = ("steps", "batch_size") if batches else ("steps",)
+    same = (
+        phase.replace(**{name: getattr(before, name) for name in fitted_names})
+        for phase, before in zip(phases, there, strict=False)
+    )
+    return (*same, *phases[len(there) :])
 
 
 def _adapted(config: AdaptConfig, opened: OpenedModels) -> dict[str, Any]:

@@ -11,8 +11,9 @@ from jax.sharding import AbstractMesh
 import bert_jax
 from bert_jax import records
 from bert_jax.config.data import VocabularyConfig
-from bert_jax.config.fitted import heads_of
+from bert_jax.config.fitted import ScratchConfig, heads_of
 from bert_jax.config.model import ModelConfig
+from bert_jax.config.run import RunConfig
 from bert_jax.config.settings import SettingsError
 from bert_jax.config.training import Phase
 from bert_jax.model.sharding import MESH_AXES
@@ -22,6 +23,7 @@ from bert_jax.pretraining.dry_run import pretraining_estimates
 from bert_jax.pretraining.fitting import harm_of, harms
 from bert_jax.pretraining.mixture import SourceShare
 from bert_jax.pretraining.pretrain import pretrain
+from bert_jax.run.config_files import load_config
 from bert_jax.run.opened_models import OpenedModels
 from bert_jax.run.remarks import adaptation as remark
 from bert_jax.run.run_directory import RunDirectory
@@ -279,6 +281,44 @@ def test_the_heads_follow_from_a_width_of_ones_own(tmp_path):
     assert fitted(settings.set({"model.hidden_size": 200, "model.num_heads": 2})).model.num_heads == 2
     with pytest.raises(UsageError, match="--model.hidden-size=254 can't be divided into heads of about 64 features"):
         settings.set({"model.hidden_size": 254})
+
+
+@pytest.fixture
+def begun(tiny_run, tiny_config):
+    """A ScratchConfig without sizes of its own, with the other settings of `tiny_run`."""
+    given = tiny_config._explicit | {"model": ModelConfig(), "vocabulary": VocabularyConfig()}
+    return ScratchConfig(**given | {"phases": (Phase(steps=10_000, length=32, batch_size=8),)})
+
+
+def test_settings_that_are_given_to_a_scratch_run_under_way_are_compared_with_its_own(begun, tiny_run):
+    def checked(values):
+        config = fitting.fitted(begun.set(values), OpenedModels(), tiny_run)
+        tiny_run.check(config)
+        return config
+
+    there = tiny_run.files.pretraining_config
+    for values in ({}, {"model.num_layers": 2}, {"vocabulary.size": 150}, {"minutes": 5}):
+        assert checked(values).flat() == there.flat()
+    for name, value, old in (
+        ("model.num_layers", 6, 2),
+        ("model.hidden_size", 64, 32),
+        ("vocabulary.size", 9000, 150),
+        ("phases.0.length", 16, 32),
+        ("phases.0.batch_size", 16, 8),
+    ):
+        flag = name.replace("_", "-")
+        with pytest.raises(UsageError, match=f"is another run: .*--{flag} is {old} there and {value} now"):
+            checked({name: value})
+
+
+def test_the_fitted_steps_of_a_run_under_way_are_kept_and_the_run_as_the_config_gets_more(begun, tiny_run, capsys):
+    steps = fitting.fitted(begun.replace(passes=99.0), OpenedModels(), tiny_run).phases[0].steps
+    said = " ".join(capsys.readouterr().err.split())
+    longer = f"pretrain {tiny_run.path} --workdir {tiny_run.path} --phases.0.steps=MORE"
+    assert steps == 12 and "with more than 12 steps in its last phase" in said and longer in said
+    config = load_config(str(tiny_run.path), RunConfig).set({"phases.0.steps": 20})
+    tiny_run.check(fitting.fitted(config, OpenedModels(), tiny_run))
+    assert "planned with 20 steps" in " ".join(capsys.readouterr().err.split())
 
 
 @pytest.mark.long
