@@ -5,7 +5,7 @@ from bert_jax.instances.prepared_data import PreparedData
 from bert_jax.pretraining.dataset import is_outdated
 from bert_jax.pretraining.fitting import fitted
 from bert_jax.pretraining.pretrain import plan_pretraining
-from bert_jax.pretraining.sample_preparation import prepare_sample
+from bert_jax.pretraining.sample_preparation import common_vocabulary, prepare_sample
 from bert_jax.records.corpus import open_corpus
 from bert_jax.records.sample import read_sample
 from bert_jax.run.opened_models import OpenedModels
@@ -56,7 +56,7 @@ def pretraining_estimates(config: RunConfig, workdir: Place, opened: OpenedModel
 def _vocabulary(config: RunConfig, run: RunDirectory, pieces: int | None) -> str:
     if run.under_way:
         source = f"there: {run.tokenizer}"
-    elif origin := config.vocabulary.file or (None if config.vocabulary.exchange else config.init):
+    elif origin := config.vocabulary.file or (None if config.vocabulary.exchange else config.init) or config.teacher:
         source = f"read from {origin}"
     else:
         source = f"{config.vocabulary.kind}, trained on the text if {run.tokenizer} doesn't hold it yet"
@@ -106,20 +106,19 @@ def _sources(config: RunConfig) -> Lines:
 def preparation_estimates(config: RunConfig, opened: OpenedModels) -> Lines:
     """Yields what a preparation would take, after a trial on a sample of each source. Raises UsageError if a source
     can't be read, or holds no or too little text."""
-    times, shares = [], []
-    for name, language, source in zip(
-        config.data.source, config.data.languages, open_corpus(config.data).parts, strict=True
-    ):
-        settings = config.of_source(name, language)
-        sample = read_sample(source)
-        if not sample.documents:
+    parts, names, samples = open_corpus(config.data).parts, config.data.source, []
+    for name, source in zip(names, parts, strict=True):
+        samples.append(read_sample(source, sources=len(parts)))
+        if not samples[-1].documents:
             raise UsageError(f"{Setting('data.source')}={name!r} holds no text; give another")
+    common = common_vocabulary(config, samples, opened)
+    times, tokenizer = ([common.time], common.tokenizer) if common else ([], None)
+    for name, language, sample in zip(names, config.data.languages, samples, strict=True):
         say(f"Preparing a sample of {name}")
-        times.append(prepare_sample(sample, settings, opened).time)
-        shares.append(f"{sample.text_bytes / 1e6:,.4g} MB, {sample.described} looked at ({sample.share:.0%})")
+        times.append(prepare_sample(sample, config.of_source(name, language), opened, tokenizer).time)
     total = sum(times[1:], start=times[0])
-    for name, share in zip(config.data.source, shares, strict=True):
-        yield name, share
+    for name, sample in zip(names, samples, strict=True):
+        yield name, f"{sample.text_bytes / 1e6:,.4g} MB, {sample.described} looked at ({sample.share:.0%})"
     if config.data.is_curated:
         yield "dropped", "not estimated: the figures are of all documents"
     lengths = " and ".join(map(str, dict.fromkeys(phase.length for phase in config.phases)))

@@ -3,7 +3,7 @@
 import math
 import tempfile
 import time
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, NamedTuple
@@ -19,11 +19,11 @@ from bert_jax.instances.preparation import prepare
 from bert_jax.instances.prepared_data import TRAIN, PreparedData, Recipe
 from bert_jax.pretraining.vocabulary import existing_tokenizer, learned_tokenizer
 from bert_jax.records.corpus import Document
-from bert_jax.records.sample import SpreadSample
+from bert_jax.records.sample import SAMPLE_BYTES, SpreadSample, sample_mixture
 from bert_jax.run.opened_models import OpenedModels
 from bert_jax.system import figures
 from bert_jax.system.figures import Figures
-from bert_jax.system.progress import duration
+from bert_jax.system.progress import duration, say
 from bert_jax.system.workers import available_cores
 from bert_jax.text.merged_letters import merged_letters
 from bert_jax.text.text_spans import plain
@@ -133,7 +133,8 @@ def prepare_sample(
 ) -> SamplePreparation:
     """Prepares a sample of the only source of `config` as `prepare` does, in a temporary folder.
 
-    `common`: the vocabulary of a mixture to which the source belongs; without it one is trained on the sample.
+    `common`: the vocabulary of a mixture to which the source belongs, whose training isn't a part of the source's time;
+    without it one is trained on the sample.
 
     Raises UsageError if the vocabulary that the config names can't be read, or if there is too little text for a
     vocabulary or a sequence.
@@ -168,10 +169,9 @@ def prepare_sample(
         shards = prepared[shape].shards.items()
         shard_bytes += in_training * sum(shard.size for name, shard in shards if name.startswith(TRAIN))
     reading_seconds = sample.text_bytes * sample.seconds / sample.bytes
-    vocabulary_seconds = 0.0
-    if not given:
-        trained_on = min(sample.text_bytes, config.vocabulary.sample_megabytes * 1e6)
-        vocabulary_seconds = reading_seconds + training_seconds / sample.kept_bytes * trained_on
+    vocabulary_seconds = 0.0 if given else reading_seconds
+    if not given and not common:
+        vocabulary_seconds += _of_all_text(training_seconds, sample.kept_bytes, sample.text_bytes, config)
     return SamplePreparation(
         sentences=round(scale * first.sentences),
         words=round(sum(len(line.split()) for line in lines) * sample.text_bytes / sample.kept_bytes),
@@ -193,6 +193,44 @@ def prepare_sample(
             work_seconds=reading_seconds + scale * (prepared[shapes[0]].text_seconds + cutting_seconds),
         ),
     )
+
+
+class CommonVocabulary(NamedTuple):
+    """A vocabulary trained on samples of all sources of a mixture."""
+
+    tokenizer: Tokenizer
+    seconds: float
+    """Estimated time to train it on the text of all sources, without reading it."""
+
+    @property
+    def time(self) -> PreparationTime:
+        """Its part of the preparation."""
+        return PreparationTime(
+            chunks=0, shuffled_bytes=0, shard_bytes=0, vocabulary_seconds=self.seconds, work_seconds=0.0
+        )
+
+
+def common_vocabulary(
+    config: RunConfig, samples: Sequence[SpreadSample], opened: OpenedModels
+) -> CommonVocabulary | None:
+    """A vocabulary trained on a sample of each source of `config`, with each source's share of the text; None if there
+    is one source alone, or if the config names a vocabulary. Raises what `prepare_sample` does."""
+    if len(samples) == 1 or any(existing_tokenizer(config, opened)):
+        return None
+    say("Training a vocabulary on all samples")
+    shares = config.data.shares([sample.text_bytes for sample in samples])
+    documents = [(number, each) for number, sample in enumerate(samples) for each in sample.documents]
+    mixed = sample_mixture(documents, len(samples), lambda sizes: shares[: len(sizes)], SAMPLE_BYTES)
+    began = time.perf_counter()
+    tokenizer = trained_tokenizer([document for _, document in mixed.documents], config, config.vocabulary.size)
+    seconds = time.perf_counter() - began
+    kept, text = (sum(getattr(sample, name) for sample in samples) for name in ("kept_bytes", "text_bytes"))
+    return CommonVocabulary(tokenizer, _of_all_text(seconds, min(kept, SAMPLE_BYTES), text, config))
+
+
+def _of_all_text(seconds: float, sample_bytes: float, text_bytes: float, config: RunConfig) -> float:
+    """The time to train a vocabulary on a text, if its training on a sample took `seconds`."""
+    return seconds / sample_bytes * min(text_bytes, config.vocabulary.sample_megabytes * 1e6)
 
 
 def trained_tokenizer(documents: Iterable[Document], config: RunConfig, size: int) -> Tokenizer:

@@ -1,12 +1,17 @@
 """What a training or a preparation would do, in words."""
 
+import dataclasses
 import shutil
+import time
 
 import pytest
 from conftest import stories
 
+from bert_jax.pretraining import sample_preparation
 from bert_jax.pretraining.dry_run import preparation_estimates, pretraining_estimates
-from bert_jax.pretraining.sample_preparation import PreparationTime
+from bert_jax.pretraining.sample_preparation import PreparationTime, common_vocabulary
+from bert_jax.records.corpus import open_corpus
+from bert_jax.records.sample import read_sample
 from bert_jax.run.opened_models import OpenedModels
 from bert_jax.system.figures import Figure
 
@@ -49,6 +54,13 @@ def test_of_a_run_that_is_there_the_steps_left_are_planned(tiny_config, tiny_run
     assert "finished: nothing to do" in planned(tiny_config, tiny_run.path)["run"]
 
 
+def test_without_init_the_vocabulary_is_the_teachers(tiny_config, tiny_run, tmp_path):
+    teacher = str(tiny_run.path)
+    assert planned(tiny_config.replace(teacher=teacher), tmp_path / "run")["vocabulary"].endswith(
+        f"read from {teacher}"
+    )
+
+
 def test_data_of_other_settings_are_not_taken_for_those_of_the_run(tiny_config, untrained):
     assert planned(tiny_config, untrained.path)["data, length 32"].startswith("there: ")
     other = tiny_config.replace(data=tiny_config.data.replace(dupe_factor=3))
@@ -85,12 +97,35 @@ def test_workers_share_the_chunks_and_not_the_vocabulary():
     assert (TIME + TIME).chunks == 40 and (TIME + TIME).with_workers(100).hours == pytest.approx(80 / 3600)
 
 
-def test_the_plan_of_a_preparation_adds_up_its_sources(tiny_config, tmp_path):
+@pytest.fixture
+def mixed(tiny_config, tmp_path):
+    """`tiny_config` with two sources."""
     for name, count in (("a", 60), ("b", 30)):
         (tmp_path / f"{name}.txt").write_text(stories(count, first=100 * count))
     sources = tuple(f"text:{tmp_path}/{name}.txt" for name in "ab")
-    config = tiny_config.change(data={"source": sources, "language": ("en", "en")})
-    facts = dict(preparation_estimates(config, OpenedModels()))
+    return tiny_config.change(data={"source": sources, "language": ("en", "en")})
+
+
+def test_the_vocabulary_of_several_sources_is_trained_once(mixed, monkeypatch):
+    """On at most vocabulary.sample_megabytes of them all."""
+    clock, now, real = [0.0], time.perf_counter, sample_preparation.learned_tokenizer
+
+    def trained(*given):
+        clock[0] += 10.0
+        return real(*given)
+
+    monkeypatch.setattr(sample_preparation, "learned_tokenizer", trained)
+    monkeypatch.setattr(time, "perf_counter", lambda: clock[0] + now() / 1e6)
+    assert dict(preparation_estimates(mixed, OpenedModels()))["vocabulary"] == "10.0 s"
+    samples = [dataclasses.replace(read_sample(part), share=0.001) for part in open_corpus(mixed.data).parts]
+    mixed = mixed.change(vocabulary={"sample_megabytes": 1})
+    seconds = common_vocabulary(mixed, samples, OpenedModels()).seconds
+    assert seconds == pytest.approx(10 * 1e6 / sum(sample.kept_bytes for sample in samples), rel=0.01)
+
+
+def test_the_plan_of_a_preparation_adds_up_its_sources(mixed, tmp_path):
+    sources = mixed.data.source
+    facts = dict(preparation_estimates(mixed, OpenedModels()))
     assert list(facts) == [
         *sources,
         "chunks",

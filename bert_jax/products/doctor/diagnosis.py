@@ -1,7 +1,7 @@
 """Diagnosis of a text: what it gives a pretraining, and what is wrong with it, by a spread sample."""
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Annotated
 
 from bert_jax.config.run import RunConfig
@@ -9,20 +9,20 @@ from bert_jax.model.size import num_parameters, train_flops
 from bert_jax.pretraining.fitting import MOST_PASSES
 from bert_jax.pretraining.mixture import SourceShare, draws
 from bert_jax.pretraining.sample_preparation import (
+    CommonVocabulary,
     Cut,
     Pieces,
     PreparationTime,
     SamplePreparation,
+    common_vocabulary,
     prepare_sample,
-    trained_tokenizer,
 )
-from bert_jax.pretraining.vocabulary import existing_tokenizer
 from bert_jax.products.doctor.roads import Road, RoadFinder, open_models, print_roads
 from bert_jax.products.doctor.survey import Fault, Survey, TextShare
 from bert_jax.records.corpus import Corpus, open_corpus
 from bert_jax.records.corpus_reading import reading_of_samples
 from bert_jax.records.filters import are_same_language, is_identifiable
-from bert_jax.records.sample import SAMPLE_BYTES, SpreadSample, read_sample, sample_mixture
+from bert_jax.records.sample import SpreadSample, read_sample
 from bert_jax.run.opened_models import OpenedModels
 from bert_jax.system import figures
 from bert_jax.system.errors import Setting, UsageError
@@ -177,9 +177,10 @@ def _diagnosed(config: RunConfig, opened: OpenedModels) -> tuple[Diagnosis | Mix
         training = _training(config, [prepared])
         hours = list(training_times(config.model, training.flops))
         return Diagnosis(**dict(found), training=training, hours=hours), samples
-    common = _common_tokenizer(config, samples, opened)
+    common = common_vocabulary(config, list(samples.values()), opened)
+    tokenizer = common.tokenizer if common else None
     of_sources = [
-        _of_source(config.of_source(name, language), samples[name], surveys[name], opened, common)
+        _of_source(config.of_source(name, language), samples[name], surveys[name], opened, tokenizer)
         for name, language in zip(names, config.data.languages, strict=True)
     ]
     return _of_mixture(config, of_sources, common), samples
@@ -240,25 +241,16 @@ def _of_source(
     return found, prepared
 
 
-def _common_tokenizer(config: RunConfig, samples: Mapping[str, SpreadSample], opened: OpenedModels) -> Tokenizer | None:
-    """A vocabulary trained on all samples, of which each has its source's share; None if the config has one."""
-    if any(existing_tokenizer(config, opened)):
-        return None
-    say("Training a vocabulary on all samples")
-    shares = config.data.shares([sample.text_bytes for sample in samples.values()])
-    documents = [(number, each) for number, sample in enumerate(samples.values()) for each in sample.documents]
-    mixed = sample_mixture(documents, len(samples), lambda sizes: shares[: len(sizes)], SAMPLE_BYTES)
-    return trained_tokenizer([document for _, document in mixed.documents], config, config.vocabulary.size)
-
-
 def _of_mixture(
-    config: RunConfig, of_sources: Sequence[tuple[SourceDiagnosis, SamplePreparation]], common: Tokenizer | None
+    config: RunConfig, of_sources: Sequence[tuple[SourceDiagnosis, SamplePreparation]], common: CommonVocabulary | None
 ) -> MixtureDiagnosis:
     found, prepared = zip(*of_sources, strict=True)
     lengths = {phase.length for phase in config.phases}
     rows = {length: [_rows(config, each)[length] // config.data.dupe_factor for each in prepared] for length in lengths}
     drawn, epochs = draws(config, rows)
     training = _training(config, prepared)
+    pieces = len(common.tokenizer.vocabulary) if common else config.vocabulary.size
+    times = [each.preparation for each in found] + ([common.time] if common else [])
     return MixtureDiagnosis(
         sources=list(found),
         shares=[
@@ -274,10 +266,10 @@ def _of_mixture(
             )
             for each, share, seen in zip(found, drawn, epochs, strict=True)
         ],
-        preparation=sum((each.preparation for each in found[1:]), start=found[0].preparation),
+        preparation=sum(times[1:], start=times[0]),
         training=training,
         hours=list(training_times(config.model, training.flops)),
-        vocabulary_size=len(common.vocabulary) if common and len(common.vocabulary) != config.vocabulary.size else None,
+        vocabulary_size=pieces if pieces != config.vocabulary.size else None,
     )
 
 
