@@ -34,7 +34,7 @@ class Suite(Arguments):
     """
 
     LINE = "bert-jax suite"
-    WITHOUT_FLAG = "name it in the task's table of the suite's file, as in texts = [...], label = ..., columns = [...]"
+    WITHOUT_FLAG = "set them in the task's table of the suite's file, as in texts = [...], label = ..., columns = [...]"
 
     file: Positional[str]
     """A TOML file, or the name of a suite that bert-jax configs lists."""

@@ -39,7 +39,7 @@ def _unused(values: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
         yield r"vocabulary\.(kind|size|character_coverage|sample_megabytes)", f"the pieces of {shown} are taken"
         if file.endswith((".json", ".model")):
             yield r"vocabulary\.(lowercase|strip_accents|unicode_form)", f"{shown} says how text is cleaned"
-    longer = ", and a run under way gets more where it is given itself in place of the config"
+    longer = " (to train a run for longer, give the run itself in place of the config)"
     if minutes := values.get("minutes"):
         yield r"phases\.0\.steps", f"it is fitted to {Setting('minutes', minutes)}{longer}"
     elif "passes" in values:

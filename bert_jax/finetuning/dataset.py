@@ -165,8 +165,8 @@ def _check_labelled(config: TaskConfig, records: Sequence[Record], source: str |
         there = listed(records[0].columns or records[0].values)
         raise UsageError(
             f"{source} has no {config.label!r} in any row, and nothing can be measured: there is {there}; give rows "
-            "with labels (to finetune their column may be named by --task.label; if the first line holds no names, all "
-            "columns by --task.columns)"
+            "with labels or, to finetune, name their column by --task.label; if the first line holds no names, name "
+            "all columns by --task.columns"
         )
 
 

@@ -82,8 +82,8 @@ def finetune(
     `dev`: the rows, as an iterable of dictionaries (column to value), a DataFrame of pandas or polars, a
     `datasets.Dataset`, or the name of a file as in the setting `task.train`; None: the rows of `config`. Rows that are
     not in a file are saved in the run's folder data/; `task.format`, `task.columns` and `task.separator` are about
-    files alone. `on_measured` receives every line of metrics.jsonl; if it returns
-    True, the run is finished after that step.
+    files alone. `on_measured` receives every line of metrics.jsonl; if it returns True, the run is finished after that
+    step.
 
     Raises UsageError if an argument, a setting or an input is wrong, RunError if the run fails or the compiler computes
     wrong values on this machine, HostLost if another process of the run dies, and Interrupted if the run is stopped.

@@ -21,6 +21,7 @@ from bert_jax.products.suite.suite import SuiteModel
 from bert_jax.products.suite.suite_tables import AVERAGE, RANK, setting_text
 from bert_jax.products.suite.tasks import AND, FineTuning, HeldOutTokens, RowOutcomes, SuiteTask
 from bert_jax.products.suite.work import SuiteWork
+from bert_jax.system.errors import command_line
 
 BASELINE = "baseline"
 """Name of the row of scores that need no model."""
@@ -235,12 +236,11 @@ class Summary:
             model = next(model for model in self.suite.models if model.name == name)
             tuned = [self.work.tuning(model, task, cells[name].setting, seed) for seed in cells[name].scores]
             best = max(tuned, key=lambda job: task.score(job.measured)[1])
-            command = "features" if task.config.task.makes_vectors else "predict"
-            encoder = f", its encoder by bert-jax export {best.needs.path} FOLDER" if best.needs else ""
-            yield (
-                f"{task.name}: to use {name}, with its best seed on the dev rows: bert-jax {command} {best.path} INPUT "
-                f"OUTPUT{encoder}."
-            )
+            subcommand = "features" if task.config.task.makes_vectors else "predict"
+            use = command_line("bert-jax", subcommand, best.path, "INPUT", "OUTPUT")
+            export = best.needs and command_line("bert-jax", "export", best.needs.path, "FOLDER")
+            exported = f"; to export its encoder: {export}" if export else ""
+            yield f"{task.name}: to use {name}, with its best seed on the dev rows: {use}{exported}"
 
     def _edges(self) -> Iterator[str]:
         """Yields a sentence for each highest or lowest number of the grid that is the best for some model and task."""

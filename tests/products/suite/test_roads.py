@@ -141,8 +141,8 @@ def test_the_commands_that_use_and_export_the_best_models_are_named(roads, with_
         best = max(rows, key=lambda row: row["score"])
         commands = f"bert-jax predict {best['run']} INPUT OUTPUT"
         if encoder := pretrained.get((name, best["seed"])):
-            commands += f", its encoder by bert-jax export {encoder} FOLDER"
-        said = f"{task.name}: to use {name}, with its best seed on the dev rows: {commands}."
+            commands += f"; to export its encoder: bert-jax export {encoder} FOLDER"
+        said = f"{task.name}: to use {name}, with its best seed on the dev rows: {commands}"
         assert ("note", said) in list(summary.sentences())
     assert suite.tuned and any("bert-jax export" in text for _, text in summary.sentences())
 
