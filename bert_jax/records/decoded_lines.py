@@ -37,6 +37,8 @@ _FOREIGN = {
     rb"\xd0\xcf\x11\xe0\xa1\xb1|\{\\rtf": f"an Office document (doc, rtf); {_SAVE}",
 }
 """Files that hold no lines of text: the kind and the remedy, by a pattern of the first bytes."""
+_FIRST_BYTES = 512
+"""Bytes that the patterns of _FOREIGN need, at least."""
 _NO_TEXT = {"Cc", "Cn", "Co", "Cs"}
 """Unicode categories of the characters that bytes of other files give if decoded as UTF-16: control, unassigned,
 private use, surrogate."""
@@ -159,12 +161,13 @@ class InputFile(NamedTuple):
         content = decompressed(path, raw)
         number, size, next_check_size = 0, 0, limits.FREE_BYTES
         try:
+            _check_format(path, content.peek(_FIRST_BYTES))
             for number, part in numbered_parts(content):
                 size += len(part)
                 if content is not raw and size > next_check_size:
                     check_expansion(path, "it unpacks to", size, raw.tell())
                     next_check_size = size + limits.LINE_BYTES
-                _check_text(path, number, part)
+                _check_nuls(path, number, part)
                 if number == 1 and part.startswith(codecs.BOM_UTF8):
                     self.progress.repairs["byte-order marks taken off"] += 1
                     part = part.removeprefix(codecs.BOM_UTF8)
@@ -220,16 +223,19 @@ def _cut(line: bytes) -> tuple[bytes, bytes]:
     return line[:at], line[at:]
 
 
-def _check_text(path: Place, number: int, part: bytes) -> None:
-    """Raises UsageError if `part` of line `number` has a NUL byte, or if the file's start shows another format."""
-    if number == 1:
-        for pattern, kind in _FOREIGN.items():
-            if re.match(pattern, part, re.DOTALL):
-                raise UsageError(f"{path} is no text but {kind}")
-        encoding = next((name for mark, name in _OTHER_MARKS.items() if part.startswith(mark)), None)
-        if encoding:
-            convert = command_line("iconv", "-f", encoding, "-t", "UTF-8", path)
-            raise UsageError(f"{path} is {encoding} text; convert it: {convert} > NEW")
+def _check_format(path: Place, start: bytes) -> None:
+    """Raises UsageError if the first bytes of the file, which may contain line feeds, are those of another format."""
+    for pattern, kind in _FOREIGN.items():
+        if re.match(pattern, start, re.DOTALL):
+            raise UsageError(f"{path} is no text but {kind}")
+    encoding = next((name for mark, name in _OTHER_MARKS.items() if start.startswith(mark)), None)
+    if encoding:
+        convert = command_line("iconv", "-f", encoding, "-t", "UTF-8", path)
+        raise UsageError(f"{path} is {encoding} text; convert it: {convert} > NEW")
+
+
+def _check_nuls(path: Place, number: int, part: bytes) -> None:
+    """Raises UsageError if `part` of line `number` has a NUL byte."""
     if nuls := part.count(0):
         odd = part[1::2].count(0)
         # In little-endian order, a line feed's second byte, a NUL, begins the next line.
