@@ -4,6 +4,7 @@ from collections.abc import Callable
 from functools import cache, partial
 from pathlib import Path
 from time import monotonic
+from typing import NamedTuple
 
 from bert_jax.products.suite import measuring
 from bert_jax.products.suite.job import Job
@@ -15,11 +16,11 @@ from bert_jax.products.suite.work import SuiteWork
 from bert_jax.run.trained_model import TrainedModel
 from bert_jax.system.figures import rows_table
 from bert_jax.system.progress import output, print_line, say
-from bert_jax.system.workers import in_own_process
 from bert_jax.training.estimate import Estimate
 
 _BACKWARD = 2
 """Cost of a token's backward pass, in forward passes."""
+_MEASURED = "a measured step"
 
 
 class MissingRun(Estimate):
@@ -39,23 +40,20 @@ def print_estimate(work: SuiteWork) -> None:
             setting = work.best_setting(model, task) or work.suite.settings[0]
             answers = [work.answers(model, task, setting, seed) for seed in work.suite.tables.seeds]
             jobs += [(job, f"{task.name}: answers") for job in answers]
-    pace, causal, missing = cache(partial(_pace, work)), cache(_is_causal), list[MissingRun]()
+    missing, pace, causal = list[MissingRun](), cache(partial(_pace, work)), cache(_is_causal)
     for job, what in jobs:
         if job.done:
             continue
         same = [each for each, other in jobs if each.done and (each.model, other) == (job.model, what)]
-        seconds = [each.measured["work_seconds"] for each in same]
         model = next(model for model in work.suite.models if model.name == job.model)
-        time: float | None
-        if seconds:
-            time, basis = sum(seconds) / len(seconds), f"{len(seconds)} finished"
-        elif job.task == PRETRAINING and work.suite.tables.budget and work.suite.tables.budget.seconds:
-            time, basis = work.suite.tables.budget.seconds / len(work.processes.shares[0]), "the budget"
-        else:
-            start, token = pace(model.name)
-            start *= 1 + (job.path.suffix != ".json")  # a training compiles its evaluation, too
-            tokens = _tokens(work, model, job, what, causal)
-            time, basis = (None, "not known") if tokens is None else (start + tokens * token, "a measured step")
+        seconds = [each.measured["work_seconds"] for each in same]
+        time, basis = (sum(seconds) / len(seconds), f"{len(seconds)} finished") if seconds else (None, "not known")
+        if not seconds and job.task == PRETRAINING:
+            time, basis = _pretraining_seconds(work, model, pace)
+        elif not seconds and (tokens := _tokens(work, model, job, what, causal)) is not None:
+            start, measured = pace(model.name)
+            is_training = job.path.suffix != ".json"  # it compiles its evaluation, too
+            time, basis = start * (1 + is_training) + tokens * measured.forward, _MEASURED
         hours, text = None if time is None else time / 3600, setting_text(job.setting)
         missing.append(MissingRun(model=job.model, work=what, setting=text, seed=job.seed, hours=hours, basis=basis))
     output.print(rows_table("Missing work", missing, ("model", "work", "setting", "seed", "hours", "basis")))
@@ -65,17 +63,34 @@ def print_estimate(work: SuiteWork) -> None:
     print_line(f"{len(missing)} runs, about {hours:.2f} hours with {work.processes.at_once} at once{left}")
 
 
-def _pace(work: SuiteWork, name: str) -> tuple[float, float]:
-    """Seconds that a process takes to start, load a model and compile, and those of a token in a forward pass."""
+class ModelPace(NamedTuple):
+    start: float
+    """Seconds that a process takes to start, load the model and compile a program."""
+    measured: measuring.Pace
+
+
+def _pace(work: SuiteWork, name: str) -> ModelPace:
     say(f"timing {name}, to estimate its work")
     model, began = next(model for model in work.suite.models if model.name == name), monotonic()
     measured = work.recipes.config(model) if model.recipe else Path(str(model.path))
-    token = in_own_process(measuring.token_seconds, measured, 1 + _BACKWARD)
-    return monotonic() - began, token
+    with work.processes.pool() as pool:  # on as many cores as each run will have
+        pace = pool.submit(work.processes.call, measuring.pace, measured).result()
+    return ModelPace(monotonic() - began - pace.measurement, pace)
 
 
 def _is_causal(model: SuiteModel) -> bool:
     return (model.recipe.model if model.recipe else TrainedModel.open(Path(str(model.path))).config).causal
+
+
+def _pretraining_seconds(work: SuiteWork, model: SuiteModel, pace: Callable[[str], ModelPace]) -> tuple[float, str]:
+    """Seconds of the pretraining of a recipe, and what they rest on."""
+    budget, config = work.suite.tables.budget, work.recipes.config(model)
+    if budget and budget.seconds:
+        return budget.seconds / len(work.processes.shares[0]), "the budget"
+    tokens = sum(each.batch_size * each.length * each.steps for each in config.phases)
+    share = (work.recipes.steps(model) or config.steps) / config.steps
+    start, measured = pace(model.name)
+    return 2 * start + share * tokens * measured.pretraining, _MEASURED
 
 
 def _tokens(
@@ -83,11 +98,6 @@ def _tokens(
 ) -> float | None:
     """Number of tokens in the forward passes of a job, in which a backward pass counts as _BACKWARD forward passes;
     None if not known. `causal` tells whether a model is causal."""
-    config = work.recipes.config(model) if model.recipe else None
-    if job.task == PRETRAINING and config:
-        steps, phases = work.recipes.steps(model) or config.steps, config.phases
-        row = sum(each.batch_size * each.length * each.steps for each in phases) / config.steps
-        return (1 + _BACKWARD) * steps * row
     task = next((task for task in work.suite.tasks if task.name == job.task), None)
     if task is None:  # a look-up in the text, or held-out tokens
         return 0.0

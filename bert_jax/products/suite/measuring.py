@@ -5,7 +5,7 @@ from collections import Counter
 from collections.abc import Callable, Mapping
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import jax
 
@@ -16,6 +16,7 @@ from bert_jax.finetuning.dataset import make_task, read_labelled, written_as
 from bert_jax.inference.bert import load
 from bert_jax.model.kernels.platform import platform
 from bert_jax.model.sharding import batch_sharding, make_mesh, tree_shardings
+from bert_jax.model.size import encoder_flops
 from bert_jax.pretraining.dataset import check_preparation, prepare_data, prepared_for
 from bert_jax.pretraining.evaluation import held_out_sequences
 from bert_jax.pretraining.objective import PretrainingTrainer, expected_vocabulary_size, pretraining_trainer
@@ -55,16 +56,33 @@ def prepare_sequences(config: RunConfig, run: Path) -> None:
     prepare_data(config, directory, inputs)
 
 
+class Pace(NamedTuple):
+    """How fast a model works on this machine, in seconds."""
+
+    forward: float
+    """Seconds of a token in a forward pass of the encoder."""
+    pretraining: float
+    """Seconds of a token in a training step of a recipe; 0 for a model that is trained already."""
+    measurement: float
+    """Seconds that this measurement took, without those of loading and compiling the model."""
+
+
 @quiet()
-def token_seconds(model: Path | RunConfig, passes: int) -> float:
-    """Seconds per token: of a trained model's forward pass, or of a recipe's training step divided by `passes`."""
+def pace(model: Path | RunConfig) -> Pace:
+    """The pace of a trained model, whose forward pass is timed, or of a recipe, whose training step is timed. A
+    recipe's forward pass is estimated: it takes the part of its step that its FLOPs are, by formula."""
     if isinstance(model, RunConfig):
-        work, steps = _several_steps(model)
-        tokens = passes * steps * model.phases[0].batch_size * model.phases[0].length
-        return min(timed_in_turn({"steps": work}, 0.0)["steps"]) / tokens
+        timed, length = _several_steps(model), model.phases[0].length
+        began = time.perf_counter()
+        step = min(timed_in_turn({"steps": timed.run}, 0.0)["steps"]) / timed.steps
+        measurement, flops = time.perf_counter() - began, encoder_flops(model.model, length, last_queries=length)
+        return Pace(step * flops / length / timed.flops, step / model.phases[0].batch_size / length, measurement)
     bert, texts = load(model), ["the old house " * 20] * 32
+    bert.encode(texts)  # compiles
+    began = time.perf_counter()
     times = timed_in_turn({"encode": lambda: bert.encode(texts).tokens}, 0.0)["encode"]
-    return min(times) / bert.encode(texts).mask.size
+    measurement = time.perf_counter() - began
+    return Pace(min(times) / bert.encode(texts).mask.size, 0.0, measurement)
 
 
 @quiet()
@@ -74,13 +92,20 @@ def step_seconds(configs: Mapping[str, RunConfig]) -> dict[str, float]:
     On a CPU it is the processor time of all threads, which other work hardly changes.
     """
     clock = time.process_time if platform() == "cpu" else time.perf_counter
-    work = {name: _several_steps(config) for name, config in configs.items()}
-    times = timed_in_turn({name: several for name, (several, _) in work.items()}, 0.0, clock)
-    return {name: min(of_round) / work[name][1] for name, of_round in times.items()}
+    timed = {name: _several_steps(config) for name, config in configs.items()}
+    times = timed_in_turn({name: several.run for name, several in timed.items()}, 0.0, clock)
+    return {name: min(of_round) / timed[name].steps for name, of_round in times.items()}
 
 
-def _several_steps(config: RunConfig) -> tuple[Callable[[], Any], int]:
-    """A function that trains some steps on random sequences and returns the state, and their number."""
+class TimedSteps(NamedTuple):
+    run: Callable[[], Any]
+    """Trains `steps` steps on random sequences, and returns the state. The step is compiled."""
+    steps: int
+    flops: float
+    """FLOPs of a step, by formula."""
+
+
+def _several_steps(config: RunConfig) -> TimedSteps:
     trainer = _trainer(config)
     batch = jax.device_put(trainer.objective.random_batch(config.ids_shape(0)), batch_sharding(trainer.mesh))
     # The last phase trains all parameters; an earlier one may freeze some, and takes less.
@@ -96,7 +121,7 @@ def _several_steps(config: RunConfig) -> tuple[Callable[[], Any], int]:
     began = time.perf_counter()
     jax.block_until_ready(work(1))
     steps = _STEPS_A_ROUND if time.perf_counter() - began < _SLOW_STEP_S else 1
-    return partial(work, steps), steps
+    return TimedSteps(partial(work, steps), steps, trainer.flops(0))
 
 
 def plateau(run: Path, batch_size: int) -> int | None:

@@ -1,0 +1,42 @@
+"""How long the missing work of a suite takes."""
+
+import pytest
+from suite_cases import TASK_TEXT
+
+from bert_jax.config.run import RunConfig
+from bert_jax.products.suite import measuring
+from bert_jax.products.suite.estimate import print_estimate
+from bert_jax.products.suite.work import SuiteWork
+from bert_jax.run.config_files import load_config
+from bert_jax.system.progress import output
+
+RECIPE = '[[models]]\nconfig = "experiments/modern_electra"\n'
+
+
+def test_a_forward_pass_of_the_encoder_is_timed_without_generator_and_vocabulary(monkeypatch):
+    flops = {}
+
+    def timed(config):
+        flops["step"] = measuring.step_flops(config)
+        return measuring.TimedSteps(lambda: None, 1, flops["step"])
+
+    monkeypatch.setattr(measuring, "_several_steps", timed)
+    monkeypatch.setattr(measuring, "timed_in_turn", lambda *_: {"steps": [flops["step"] * 1e-9]})
+    masked, replaced = (
+        measuring.pace(load_config(f"experiments/{name}", RunConfig)) for name in ("modern", "modern_electra")
+    )
+    assert replaced.forward == pytest.approx(masked.forward)
+    assert replaced.pretraining > 1.2 * masked.pretraining > 3 * masked.forward
+
+
+def test_steps_take_the_time_of_pretraining_and_rows_that_of_a_forward_pass(stand_ins, capsys, monkeypatch):
+    monkeypatch.setattr(output, "width", 200)
+    batch = 32 * 64
+    stand_ins.pace = measuring.Pace(forward=100.0, pretraining=3600 / batch, measurement=0.0)
+    work = SuiteWork(stand_ins.suite(f"{RECIPE}{TASK_TEXT}[budget]\nsteps = 10\n"), stand_ins.folder / "W", 1)
+    print_estimate(work)
+    rows = [line.replace(" ", "").split("│") for line in capsys.readouterr().out.splitlines() if "modern_" in line]
+    times = {work: time for _, _, work, _, _, time, *_ in rows}
+    assert times["pretraining"] == "10:00:00"
+    # 1.75 tokens of dev rows are measured after each of 3 epochs; as many are trained on, which takes 3 times as long.
+    assert times["sst2:answers"] == "2:55" and times["sst2"] == "35:00"
