@@ -132,9 +132,12 @@ class Settings(BaseModel):
         """The fields that were given, with their values."""
         return {name: value for name, value in self if name in self.model_fields_set}
 
-    def change(self: Group, **groups: Mapping[str, Any]) -> Group:
-        """A validated copy with other settings within its groups, as in `config.change(model={"norm": "pre"})`."""
-        return self.replace(**{name: getattr(self, name).replace(**values) for name, values in groups.items()})
+    def change(self: Group, **changes: Any) -> Group:
+        """A validated copy. A mapping has other settings of a group, as in `config.change(model={"norm": "pre"})`; any
+        other value is that of a whole field, as in `config.change(seed=1)`."""
+        groups = {name: getattr(self, name, None) for name, value in changes.items() if isinstance(value, Mapping)}
+        inner = {name: old.replace(**changes[name]) for name, old in groups.items() if isinstance(old, Settings)}
+        return self.replace(**changes | inner)
 
     def set(self: Group, values: Mapping[str, Any]) -> Group:
         """A validated copy. `values` maps dotted names, as in `flat` or with hyphens, to new values of single settings.

@@ -250,6 +250,10 @@ def test_copies_know_what_was_given_also_where_it_is_the_default():
     assert changed.model.model_fields_set == {"dropout"} and changed.data.model_fields_set == {"chunk_megabytes"}
     assert changed.model == ModelConfig() and hash(changed) == hash(RunConfig())
     assert changed.change(model={"num_layers": 3}).model.model_fields_set == {"dropout", "num_layers"}
+    both = changed.change(model={"num_layers": 3}, phases=(Phase(steps=7, length=8, batch_size=1),), seed=5)
+    assert (both.model.num_layers, both.steps, both.seed) == (3, 7, 5)
+    with pytest.raises(SettingsError, match="sead"):
+        changed.change(sead=5)
     assert changed.replace(seed=1).model.model_fields_set == {"dropout"}
 
 
