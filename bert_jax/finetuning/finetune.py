@@ -348,7 +348,9 @@ def _initial_parameters(plan: FineTuningPlan) -> Parameters | None:
         return {"bert": encoder}
     if transform and not started.provenance.pooler_trained:
         encoder.pop("pooler", None)
-    if transform and "pooler" not in encoder and "masked_lm" in parameters and fits:
+    # Without pairs, the layer before the vocabulary learned, and a pooler didn't.
+    replaces = "pooler" not in encoder or started.provenance.without_pairs
+    if transform and replaces and "masked_lm" in parameters and fits:
         encoder["pooler"] = {name: parameters["masked_lm"][name] for name in ("dense", "norm")}
     if "pooler" not in encoder:
         missing = "layer that fits before the task's head" if transform else "pooler"

@@ -64,10 +64,14 @@ class Provenance(NamedTuple):
     """How the files of another program's model were understood; empty for a run of bert_jax."""
 
     @property
+    def without_pairs(self) -> bool:
+        """Whether the model was pretrained here without sentence pairs, from random parameters or from a model."""
+        return bool(self.settings and self.settings.objective and self.settings.objective.pair == "none")
+
+    @property
     def pooler_trained(self) -> bool:
         """False if the model was pretrained here from random parameters and without sentence pairs."""
-        settings = self.settings
-        return not settings or bool(settings.init) or not settings.objective or settings.objective.pair != "none"
+        return not self.without_pairs or bool(self.settings and self.settings.init)
 
 
 class TrainedModel(NamedTuple):

@@ -15,11 +15,14 @@ import pytest
 import bert_jax
 from bert_jax.cli.main import run as bert_jax_command
 from bert_jax.config.finetune import FinetuneConfig, TaskRunConfig
+from bert_jax.config.model import ModelConfig
+from bert_jax.config.objective import ObjectiveConfig
 from bert_jax.config.operation import LoggingConfig, MeshConfig
+from bert_jax.config.run import RunConfig
 from bert_jax.config.task import TaskConfig
 from bert_jax.config.training import OptimizerConfig
 from bert_jax.finetuning import finetune as finetune_module
-from bert_jax.finetuning.finetune import FineTuningPlan, finetune, plan_finetuning
+from bert_jax.finetuning.finetune import FineTuningPlan, _initial_parameters, finetune, plan_finetuning
 from bert_jax.model.bert import init as init_parameters
 from bert_jax.model.kernels import attention_form
 from bert_jax.model.sharding import make_mesh
@@ -535,3 +538,28 @@ def test_in_a_bucket_it_learns_and_says_what_it_does_on_disk(config, tiny_run, b
         for places in (near, far):
             assert bert_jax_command([command, *places, *flags]) == 0, capsys.readouterr().err
         assert bucket_server.objects[f"{bucket}/{name}".removeprefix("gs://")].data == (tmp_path / name).read_bytes()
+
+
+@pytest.mark.parametrize(
+    "settings, learned",
+    [
+        (None, "pooler"),  # imported with both
+        (RunConfig(), "pooler"),
+        (RunConfig(init="some"), "pooler"),
+        (RunConfig(objective=ObjectiveConfig(pair="none")), "head"),
+        (RunConfig(objective=ObjectiveConfig(pair="none"), init="some"), "head"),
+    ],
+    ids=["imported", "pairs", "pairs, begun from a model", "no pairs", "no pairs, begun from a model"],
+)
+def test_the_layer_before_the_vocabulary_is_the_pooler_where_that_learned_nothing(settings, learned):
+    pooler, head = ({"dense": name, "norm": name} for name in ("pooler", "head"))
+    started = SimpleNamespace(provenance=Provenance(settings))
+    started.with_parameters = lambda _: (started, {"bert": {"pooler": pooler}, "masked_lm": head | {"bias": "head"}})
+    config = SimpleNamespace(
+        model=ModelConfig.modern(),
+        task=TaskConfig(name="stars", kind="class", texts=("text",), label="stars", labels=("0", "1")),
+        from_random=False,
+        probe=False,
+    )
+    begun = _initial_parameters(Mock(spec=FineTuningPlan, config=config, started=started, mesh=None))
+    assert begun["bert"]["pooler"]["dense"] == learned
