@@ -109,6 +109,17 @@ class RunConfig(TrainingConfig):
         return super().set(values)
 
     @property
+    def vocabulary_model(self) -> str | None:
+        """The model whose tokenizer the run takes, or only its cleaning of text beside `vocabulary.file`: `init`,
+        unless its vocabulary is exchanged, or `teacher`. None if there is no such model."""
+        return (None if self.vocabulary.exchange else self.init) or self.teacher
+
+    @property
+    def vocabulary_origin(self) -> str | None:
+        """The file or model that the run's pieces come from. None if a vocabulary is trained on the text."""
+        return self.vocabulary.file or self.vocabulary_model
+
+    @property
     def rows(self) -> list[tuple[int, int]]:
         """For each phase: the number of tokens in a row, and the largest number of sequences in a row."""
         return [(phase.length, self.data.sequences_a_row(phase.length)) for phase in self.phases]

@@ -56,8 +56,8 @@ def pretraining_estimates(config: RunConfig, workdir: Place, opened: OpenedModel
 def _vocabulary(config: RunConfig, run: RunDirectory, pieces: int | None) -> str:
     if run.under_way:
         source = f"there: {run.tokenizer}"
-    elif origin := config.vocabulary.file or (None if config.vocabulary.exchange else config.init) or config.teacher:
-        source = f"read from {origin}"
+    elif config.vocabulary_origin:
+        source = f"read from {config.vocabulary_origin}"
     else:
         source = f"{config.vocabulary.kind}, trained on the text if {run.tokenizer} doesn't hold it yet"
     return f"{pieces:,} pieces, {source}"

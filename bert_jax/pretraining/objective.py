@@ -562,7 +562,7 @@ def expected_vocabulary_size(config: RunConfig, opened: "OpenedModels") -> int:
     configured size. Raises UsageError if an existing vocabulary can't be read."""
     if config.distillation.settings and config.model.vocabulary_size:  # known, and the teacher's files may be missing
         return config.model.vocabulary_size
-    if config.vocabulary.file or config.teacher or config.init and not config.vocabulary.exchange:
+    if config.vocabulary_origin:
         from bert_jax.pretraining.vocabulary import existing_tokenizer  # imports the tokenizers' libraries
 
         tokenizer, _ = existing_tokenizer(config, opened)

@@ -86,16 +86,13 @@ def make_tokenizer(
 
 
 def existing_tokenizer(config: RunConfig, opened: OpenedModels) -> tuple[Tokenizer | None, tuple[Reading, ...]]:
-    """The tokenizer that the settings name, None if one is to be trained; and how the files of another program's
+    """The tokenizer of `config.vocabulary_origin`, None if one is to be trained; and how the files of another program's
     tokenizer were understood. Raises UsageError if the tokenizer can't be read.
 
-    The tokenizer comes from `vocabulary.file`, or from the model `init` unless its vocabulary is exchanged, or from the
-    teacher. A plain vocabulary file gets the cleaning (casing, accents) of the tokenizer of that model or teacher, if
-    this is a WordPiece tokenizer.
+    A plain vocabulary file gets the cleaning (casing, accents) of the tokenizer of `config.vocabulary_model`, if this
+    is a WordPiece tokenizer.
     """
-    model = None if config.vocabulary.exchange else config.init
-    model = model or config.teacher
-    theirs = opened.tokenizer(model) if model else None
+    theirs = opened.tokenizer(config.vocabulary_model) if config.vocabulary_model else None
     if not config.vocabulary.file:
         return theirs, ()
     return tokenizer_of_file(config.vocabulary, theirs, config.model, opened)
@@ -148,8 +145,7 @@ def _is_current(origin: dict[str, Any], marker: Place) -> bool:
 
 def _content(config: RunConfig) -> str | None:
     """Hash of the file or text from which the vocabulary is made; None if it isn't on this machine."""
-    init = None if config.vocabulary.exchange else config.init
-    places = [place_of(path) for path in (config.vocabulary.file, init, config.teacher) if path]
+    places = [place_of(path) for path in (config.vocabulary.file, config.vocabulary_model) if path]
     if not places:
         return text_content(config.data)
     files = []
