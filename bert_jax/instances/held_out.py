@@ -41,7 +41,8 @@ def divided(chunk: Chunk, data: DataConfig, ends: bool) -> tuple[list[Document],
 def training_documents(documents: Iterable[tuple[int, Document]], data: DataConfig) -> Iterator[tuple[int, Document]]:
     """Yields the documents that aren't held out, with the index of their source.
 
-    If all documents of a source are held out, it yields their beginnings.
+    If all documents of a source are held out, it yields their beginnings. A source with a few documents of which none
+    is held out gives them whole, also their ends, which preparation holds out.
     """
     for source, of_source in itertools.groupby(documents, key=operator.itemgetter(0)):
         only: list[Document] | None = []

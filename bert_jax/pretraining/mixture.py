@@ -15,6 +15,7 @@ from bert_jax.system import figures
 from bert_jax.system.errors import Setting, UsageError
 from bert_jax.system.figures import Figures
 from bert_jax.system.files import refuse_links, remove_directory
+from bert_jax.training.input import MixedOrder
 
 
 def open_text(config: RunConfig, run: RunDirectory, marked: bool = True) -> Mixture:
@@ -82,8 +83,7 @@ def draws(config: RunConfig, rows: Mapping[int, Sequence[int]]) -> tuple[list[fl
     for number, phase in enumerate(config.phases):
         if phase.length in rows:
             counts = rows[phase.length]
-            shares = config.shares(number, counts) or [count / max(sum(counts), 1) for count in counts]
-            for source, (share, count) in enumerate(zip(shares, counts, strict=True)):
+            for source, (share, count) in enumerate(zip(_shares(config, number, counts), counts, strict=True)):
                 of_source = share * config.text_share * phase.steps * phase.batch_size
                 drawn[source] += of_source * phase.length
                 epochs[source] += of_source / max(count, 1) * config.data.dupe_factor
@@ -116,10 +116,16 @@ def steps_at_words(config: RunConfig, prepared: Mapping[int, PreparedData]) -> d
 def words_a_step(config: RunConfig, number: int, prepared: PreparedData) -> float:
     """Mean number of words of the text, split at blanks, in a step of phase `number`, whose data is `prepared`; 0 if
     it was prepared by a version that didn't count words."""
-    rows = prepared.sources
-    shares = config.shares(number, rows) or [count / max(sum(rows), 1) for count in rows]
+    shares = _shares(config, number, prepared.sources)
     words = [seen.words * config.data.dupe_factor / max(seen.rows, 1) for seen in prepared.of_sources]
     return config.text_share * config.phases[number].batch_size * sum(map(operator.mul, shares, words))
+
+
+def _shares(config: RunConfig, number: int, rows: Sequence[int]) -> list[float]:
+    """Each source's share of the rows that phase `number` draws. `rows`: the number of training rows of each source."""
+    if shares := config.shares(number, rows):
+        return [places / MixedOrder.BLOCK for places in MixedOrder.places(shares)]
+    return [count / max(sum(rows), 1) for count in rows]
 
 
 def check_epochs(config: RunConfig, shares: Sequence[SourceShare]) -> None:

@@ -16,7 +16,6 @@ _CONLLU = ("id", "words", "lemma", "upos", "xpos", "feats", "head", "deprel", "d
 """The ten columns of CoNLL-U. The second one, FORM, is named `words` as in the other formats."""
 _WORD_NUMBER = re.compile(r"[1-9]\d*")
 _SPACES = re.compile(" +")
-_TAB = re.compile(" *\t *")
 _Line = tuple[int, list[str]]
 """The number of a line, and its columns."""
 _MOST_TAGS = 10_000
@@ -129,8 +128,9 @@ def _columns(line: str) -> list[str]:
     line = line.rstrip("\r\n")
     if not line.strip("\t "):
         return []
-    separator = _TAB if "\t" in line.strip("\t") else _SPACES
-    return separator.split(line.strip(" "), limits.COLUMNS)
+    if "\t" in line.strip("\t"):
+        return [column.strip(" ") for column in line.split("\t", limits.COLUMNS)]
+    return _SPACES.split(line.strip(" "), limits.COLUMNS)
 
 
 def _default_names(count: int) -> list[str]:

@@ -42,7 +42,7 @@ _FIRST_BYTES = 512
 _NO_TEXT = {"Cc", "Cn", "Co", "Cs"}
 """Unicode categories of the characters that bytes of other files give if decoded as UTF-16: control, unassigned,
 private use, surrogate."""
-_DOC = re.compile(r'<doc id=".*" url=".*" title="(.*)">')
+_DOC = re.compile(r'<doc id="[^"]*"(?: (?!url=)\w+="[^"]*")* url="[^"]*" title="(.*)">')
 """The line before each article in the output of WikiExtractor, which repeats the title in the next line."""
 _REPLACED = "lines with undecodable bytes"
 _CHECKED_EVERY = 1000
@@ -164,7 +164,7 @@ class InputFile(NamedTuple):
             _check_format(path, content.peek(_FIRST_BYTES))
             for number, part in numbered_parts(content):
                 size += len(part)
-                if content is not raw and size > next_check_size:
+                if content is not raw and size > next_check_size and raw.seekable():  # a pipe has no position
                     check_expansion(path, "it unpacks to", size, raw.tell())
                     next_check_size = size + limits.LINE_BYTES
                 _check_nuls(path, number, part)

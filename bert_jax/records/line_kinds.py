@@ -18,7 +18,7 @@ shares are 0.02, 0.4, 0.28 and 0.83."""
 _MOST_BEGUN, _MOST_MARKED = 0.2, 0.03
 """A text is odd if this share of its lines begins with the same words, or with the same sign of markup."""
 _MARK = re.compile(r"[#@<>=*|%~^\\_{}\[\]+&$/].")
-_OF_SPEECH = re.compile(r"(?:[^\w#@<>=*|%~^\\{}\[\]+&$/]*|[*+])(?: ?[^\W\d_]+)*")
+_OF_SPEECH = re.compile(r"(?:[^\w#@<>=*|%~^\\{}\[\]+&$/]*|[*+])(?: ?[^\W\d_]++)*+")
 """Beginnings of markup; and beginnings of prose: dashes, quotes and words."""
 _STOP = re.compile(r"\w\W{0,2}[.!?…。！？।۔።։؟][\W\d]{0,3}$")
 """The end of a sentence."""
@@ -57,7 +57,7 @@ KINDS = (
     LineKind("wikitext", 0.05, "take the text out by WikiExtractor", r"\{\{|\}\}|\[\[|\]\]|'''|^==+ .* ==+$", True),
     LineKind("WikiExtractor's leftovers", 0.1, "delete them", _LEFTOVERS, True),
     LineKind("LaTeX", 0.05, "take the text out: pandoc -t plain", r"\\[a-zA-Z]{2,}"),
-    LineKind("Markdown", 0.05, "take the text out: pandoc -t plain", r"^#{1,6} \S|^```|\]\(\S+\)|\*\*\S"),
+    LineKind("Markdown", 0.05, "take the text out: pandoc -t plain", r"^#{1,6} \S|^```|\]\([^\s()]+\)|\*\*\S"),
     LineKind("headers of e-mail", 0.05, "keep the bodies of the messages", rf"^>?(?:{_HEADERS}):? \S"),
     LineKind("special tokens", 0.005, "delete them", r"<\|\w+\|>|</?s>|\[(?:CLS|SEP|MASK|PAD)\]"),
     LineKind("encoded bytes", 0.02, "leave them out", r"^[A-Za-z0-9+/=_-]{40,}$"),

@@ -57,7 +57,8 @@ def sample_mixture(
     for sample, share in zip(samples, shares(sizes), strict=True):
         if sample.size:
             times, rest = divmod(share * min(sum(sizes), limit_bytes), sample.size)
-            drawn += sample.documents * int(times) + sample_documents(sample.documents, rest)
+            drawn += sample.documents * int(times)
+            drawn += sample_documents(sample.documents, rest) if rest >= 1 or not times else []
     return MixedSample(drawn, sizes)
 
 

@@ -52,7 +52,7 @@ def _tfds_text(name: str, split: str, feature: str | None) -> Source:
     return TfdsSource.of_text(name, split, feature)
 
 
-_FILES_AND_FIELD = re.compile("(.+)#([^#]+)")
+_FILES_AND_FIELD = re.compile("(.+)#([^#]+)", re.DOTALL)
 """A path or pattern of files, and a field."""
 _KINDS = {
     "text": _Kind(partial(FileSource.matching, "text"), re.compile("(.+)", re.DOTALL), "text:corpus/*.txt.gz"),

@@ -70,7 +70,7 @@ def has_csv_quotes(lines: Iterable[str], separator: str) -> bool:
     """
     csv.field_size_limit(limits.RECORD_BYTES)  # the default limit is 131,072 characters
     mark = re.escape(separator)
-    field = f'"(?:[^"]|"")*"|[^"{mark}\r\n]*'
+    field = f'"(?:[^"]++|"")*+"|[^"{mark}\r\n]*'
     row = re.compile(f"(?:{field})(?:{mark}(?:{field}))*")
     width, needed, bare = 0, False, False
     for content in _closed(lines):

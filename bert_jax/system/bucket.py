@@ -149,17 +149,24 @@ def object_name(path: epath.Path) -> str:
 
 
 def objects(folder: epath.Path) -> dict[str, FileState]:
-    """All objects below `folder`, by their path relative to it; "" for an object with the name of `folder`."""
+    """All objects below `folder`, by their path relative to it; "" for an object with the name of `folder`.
+
+    Raises UsageError for a name that is no path below `folder` on this machine, such as a/../../b.
+    """
     top = object_name(folder)
     store = _store_of(folder)
     found = store.find(os.fspath(folder), detail=True)
     if isinstance(found, list):  # adlfs returns a list if `folder` is an object
         found = {name: store.info(name) for name in found}
-    return {
-        name.removeprefix(top).lstrip("/"): _state_of(about)
+    states = {
+        name.removeprefix(f"{top}/") if name != top else "": _state_of(about)
         for name, about in found.items()
         if name == top or (name.startswith(f"{top}/") and not name.endswith("/"))
     }
+    for name in states:
+        if name and ("\0" in name or {"", ".", ".."} & {*name.split("/")}):
+            raise UsageError(f"{folder}: the object {quoted(name)} has no name of a file below it; rename or delete it")
+    return states
 
 
 def matching(pattern: str) -> dict[epath.Path, FileState]:
@@ -199,7 +206,8 @@ def upload_folder(folder: Path, target: epath.Path, last: str | None = None) -> 
 
     def upload_if_changed(name: str) -> None:
         file = folder / name
-        same = name in there and there[name].size == file.stat().st_size and there[name].crc32c == crc32c_of(file)
+        checksum = there[name].crc32c if name in there else None
+        same = checksum and there[name].size == file.stat().st_size and checksum == crc32c_of(file)
         if not same:
             upload(file, target / name)
 

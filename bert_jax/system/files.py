@@ -228,13 +228,15 @@ def sync_below(directory: Place) -> None:
 
 
 def matching_files(pattern: str) -> dict[Place, FileState]:
-    """The files whose paths match `pattern`, sorted by path."""
+    """The files whose paths match `pattern`, sorted by path. A file with the name `pattern` is taken alone, so that
+    names may hold * ? and [."""
     if scheme_of(pattern):
         return {**matching(pattern)}
     if "\0" in pattern:  # no file has such a name, and glob raises ValueError for it
         return {}
     files: dict[Place, FileState] = {}
-    for path in map(Path, sorted(glob.glob(os.path.expanduser(pattern), recursive=True))):
+    expanded = os.path.expanduser(pattern)
+    for path in map(Path, [expanded] if os.path.isfile(expanded) else sorted(glob.glob(expanded, recursive=True))):
         if path.is_file():
             status = path.stat()
             files[path] = FileState(status.st_size, str(status.st_mtime_ns))

@@ -167,7 +167,7 @@ def _call_alone(sender: Connection, function: Callable[..., Any], arguments: Seq
         sender.send_bytes(content)
 
 
-def _sendable(error: Exception) -> Exception:
+def _sendable(error: BaseException) -> BaseException:
     """`error`, or a RunError with its text if another process couldn't read it: some libraries' errors can't be
     pickled."""
     error.add_note(traceback.format_exc())  # shown with the error if nothing catches it
@@ -218,7 +218,7 @@ def _apply(function: Callable[[Item], Result], group: tuple[Item, ...]) -> list[
         return [function(item) for item in group]
     except _Ended:
         os._exit(0)
-    except Exception as error:
+    except BaseException as error:  # a library in Rust panics with a class of its own
         raise _sendable(error) from error
     finally:
         _at_work = False

@@ -14,7 +14,7 @@ from jaxtyping import Bool, Int
 
 from bert_jax.system.bucket import place_of
 from bert_jax.system.errors import Setting, UsageError, install_extra
-from bert_jax.system.files import open_regular
+from bert_jax.system.json_file import read_bytes
 from bert_jax.text.scripts import sets_no_spaces
 from bert_jax.text.tokenizer import Tokenizer
 from bert_jax.text.vocabulary import BOUNDARY
@@ -117,16 +117,16 @@ class LexiconFile(NamedTuple):
     def read(cls, path: str, setting: str) -> "LexiconFile":
         """Reads UTF-8 lines. Raises UsageError, with `setting`, if the file is missing, isn't text or has no entry."""
         try:
-            with open_regular(place_of(path)) as file:
-                data = file.read(_MOST_BYTES)
+            data = read_bytes(place_of(path), _MOST_BYTES)
             lines = [line.strip() for line in data.decode("utf-8-sig").splitlines()]
-        except OSError as error:
-            raise UsageError(
-                f"{Setting(setting, path)} can't be read ({error.strerror}); name a file, an entry a line"
-            ) from None
         except UnicodeDecodeError as error:
             line = data[: error.start].count(b"\n") + 1
             raise UsageError(f"{Setting(setting, path)}: line {line:,} isn't UTF-8; convert the file") from None
+        except (OSError, ValueError) as error:
+            reason = getattr(error, "strerror", None) or error
+            raise UsageError(
+                f"{Setting(setting, path)} can't be read ({reason}); name a file, an entry a line"
+            ) from None
         entries = list(dict.fromkeys(filter(None, lines)))
         if not entries:
             raise UsageError(

@@ -3,6 +3,7 @@
 import importlib
 import itertools
 import os
+import re
 import sys
 from collections.abc import Callable, Iterable, Iterator
 
@@ -20,6 +21,12 @@ _NEED_NONE = frozenset("ko th zh".split())
 Segmenter = Callable[[str], Iterable[int]]
 """A function from a text to the positions where words begin or end, as numbers of characters from 0, in ascending
 order."""
+LONG_PARAGRAPH = 10_000
+"""Characters above which a paragraph is cut before it is split into sentences."""
+_STOP = re.compile("[。！？][。！？…”’」』）】]*")
+_BLANK = re.compile(r"[^\S\x00-\x7f]")
+"""White space that isn't ASCII."""
+_BLANK_AND_STOP = re.compile(rf"{_BLANK.pattern}\.")
 _LONGEST = 16_000
 """Characters that Sudachi gets in one call. It takes at most 49,149 bytes."""
 
@@ -32,8 +39,28 @@ def split_sentences(paragraph: str, language: str) -> list[str]:
     # sentencex knows en but not en-GB, and has lower-case names such as pt-br.
     base = language.partition("-")[0]
     rules = base if base in _WITH_RULES else language.lower()
-    stripped = (sentence.strip() for sentence in sentencex.segment(rules, paragraph))
-    return [sentence for sentence in stripped if sentence]
+    sentences = (sentence for stretch in _stretches(paragraph) for sentence in _segmented(stretch, rules))
+    return [stripped for sentence in sentences if (stripped := sentence.strip())]
+
+
+def _stretches(paragraph: str) -> Iterator[str]:
+    """Cuts a long paragraph after a Chinese stop every LONG_PARAGRAPH characters: the time of sentencex grows with the
+    square of the length of Chinese text."""
+    begin = 0
+    while len(paragraph) - begin > LONG_PARAGRAPH and (stop := _STOP.search(paragraph, begin + LONG_PARAGRAPH)):
+        yield paragraph[begin : stop.end()]
+        begin = stop.end()
+    yield paragraph[begin:]
+
+
+def _segmented(text: str, rules: str) -> Iterator[str]:
+    """Yields the sentences of `text`, which joined are `text` again."""
+    # sentencex 1.0 panics for a capital letter, a blank such as U+00A0 and a full stop.
+    plain = _BLANK.sub(" ", text) if _BLANK_AND_STOP.search(text) else text
+    begin = 0
+    for sentence in sentencex.segment(rules, plain):
+        yield text[begin : begin + len(sentence)]
+        begin += len(sentence)
 
 
 def has_rules(language: str) -> bool:

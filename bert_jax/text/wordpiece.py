@@ -29,13 +29,16 @@ _STRETCH = Regex(rf".{{1,{MAX_WORD_CHARACTERS}}}(?!\p{{M}})|.{{{MAX_WORD_CHARACT
 """The parts that a word is cut into. A part has as many characters as allowed, and keeps a character with its marks."""
 ALONE = r"!-/:-@\[-`{-~\u4e00-\u9fff"
 """ASCII punctuation and ideographs, as the inside of a character class. Each is always a word by itself."""
-_SLASH = "\u0338"
-"""The one mark that composes with punctuation: < and this mark become a single character."""
+_SLASH = "[\u0300-\u036f]*\u0338"
+"""The one mark that composes with punctuation: < and U+0338 become a single character, also if other marks, which
+canonical order sets after it, are between them."""
 _CUT = re.compile(rf"\n|[{ALONE}](?!{_SLASH})|(?:[^\n{ALONE}]|[{ALONE}](?={_SLASH}))+")
 """Cuts text at line breaks and at the characters of ALONE. It doesn't cut at other white space: the tokenizer removes
 some of it as control characters, and joins what it separates."""
 _BAR = "|"
-"""Joins texts that are encoded together. It is always a word by itself, and no other character is cleaned to it."""
+"""Joins texts that are encoded together. It is always a word by itself."""
+_BARS = re.compile("[|\uff5c]")
+"""The characters that are cleaned to _BAR: U+FF5C is by the form NFKC."""
 _JOINED = 100
 """Number of texts that are encoded as one. A text by itself takes as long as one of some 20 characters more."""
 MANY_CAPITALS = 0.02
@@ -94,7 +97,8 @@ class WordPieceTokenizer(Tokenizer):
     @library_method
     def encode_batch(self, texts: Sequence[str]) -> list[list[int]]:
         """`encode` of each text; uses several threads unless TOKENIZERS_PARALLELISM=false."""
-        joined = [text for text in texts if _BAR not in text]
+        has_bar = [_BARS.search(text) is not None for text in texts]
+        joined = [text for text, alone in zip(texts, has_bar, strict=True) if not alone]
         blocks = [_BAR.join((*joined[at : at + _JOINED], "")) for at in range(0, len(joined), _JOINED)]
         encoded = self._bar_encoder.encode_batch_fast(blocks, add_special_tokens=False)
         ids = [number for encoding in encoded for number in encoding.ids]
@@ -102,7 +106,7 @@ class WordPieceTokenizer(Tokenizer):
         ids_of_joined = (ids[before + 1 : bar] for before, bar in itertools.pairwise([-1, *bars]))
         # For that pipeline, a word that must be cut is unknown. Looking for such words everywhere takes a third longer.
         again = self.vocabulary.unknown_id if self.cleaning.divides_words else len(self.vocabulary)
-        by_text = [[again] if _BAR in text else next(ids_of_joined) for text in texts]
+        by_text = [[again] if alone else next(ids_of_joined) for alone in has_bar]
         return [self.encode(text) if again in ids else ids for text, ids in zip(texts, by_text, strict=True)]
 
     def _offsets(self, text: str) -> Iterable[tuple[int, int, int]]:

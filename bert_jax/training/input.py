@@ -62,15 +62,27 @@ class MixedOrder:
     """The endless order of training on several sources with fixed shares. Every record occurs once in each epoch of its
     source.
 
-    Ordinals are divided into blocks of `BLOCK`. A source has the same number of records in every block, and each block
-    is shuffled by itself. The record at an ordinal depends on the constructor's arguments and the ordinal alone.
+    Ordinals are divided into blocks of `BLOCK`. A source has the same number of records in every block (`places`), and
+    each block is shuffled by itself. The record at an ordinal depends on the constructor's arguments and the ordinal
+    alone.
     """
 
     BLOCK = 10_000
 
+    @classmethod
+    def places(cls, shares: Sequence[float]) -> tuple[int, ...]:
+        """The number of records of each source in a block: in proportion to `shares`, and at least one for a source
+        that has a share."""
+        counts = list(apportion(shares, cls.BLOCK))
+        for source, share in enumerate(shares):
+            if share and not counts[source]:
+                counts[source] = 1
+                counts[counts.index(max(counts))] -= 1
+        return tuple(counts)
+
     def __init__(self, sizes: Sequence[int], shares: Sequence[float], seed: int, phase: int):
         """`sizes`: number of records of each source; records are numbered source by source. `shares` add up to 1."""
-        self.counts = apportion(shares, self.BLOCK)
+        self.counts = self.places(shares)
         self._block = functools.lru_cache(maxsize=4)(functools.partial(_block, self.counts, seed, phase))
         self._begins = np.concatenate([[0], np.cumsum(sizes)]).tolist()
         self._orders = [

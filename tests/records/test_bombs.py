@@ -94,6 +94,8 @@ BOMBS = {
         lambda: packed(('{"data": ["\U0001f600'.encode(), 1), (os.urandom(650_000).hex().encode(), 1), (WORDS, 3_500)),
         "longer than 16,777,216 bytes",
     ),
+    "unclosed.tsv.gz": (lambda: packed((b'text\tlabel\n"Hello\t1\n', 1), (WORDS + b"\t0\n", 600)), "read 601"),
+    "spaces.conll.gz": (lambda: packed((b"x\ty", 1), (b" ", 1_000_000), (b"z\tO\n", 1)), "read 1"),
     "wide.conll.gz": (lambda: packed((b"xy\t", 1_250_000)), "line 1 has more than 12,500 columns"),
     "wide.conllu.gz": (lambda: packed((b"xy\t", 1_250_000)), "line 1 has more than 12,500 columns"),
     "endless.conll.gz": (lambda: packed((b"x O\n", 625_000)), "has more than 12,500 words"),

@@ -231,3 +231,18 @@ def test_a_file_that_is_no_text_is_named(tmp_path, content, words, prefix):
     (tmp_path / "a.txt").write_bytes(content)
     with pytest.raises(UsageError, match=f"a.txt is no text but {words}"):
         list(open_corpus(DataConfig(source=f"{prefix}{tmp_path}/a.txt")).documents())
+
+
+def test_a_line_of_many_titles_is_read_at_once(tmp_path):
+    """A pattern with three free parts would take minutes."""
+    line = '<doc id="' + '" url="" title="' * 5000
+    (tmp_path / "a.txt").write_text(f"{line}\n")
+    documents, _ = read(tmp_path / "a.txt")
+    assert documents == [[line]]
+
+
+def test_a_file_whose_name_is_a_pattern_is_read_alone(tmp_path):
+    (tmp_path / "a[1].txt").write_text("The first.\n")
+    (tmp_path / "a1.txt").write_text("The second.\n")
+    assert read(tmp_path / "a[1].txt")[0] == [["The first."]]
+    assert len(read(f"{tmp_path}/a*.txt")[0]) == 2

@@ -101,3 +101,9 @@ def test_one_line_for_all_is_odd():
 )
 def test_clean_text_is_not_odd(documents):
     assert not list(oddities(documents))
+
+
+def test_a_long_name_before_a_colon_is_judged_at_once():
+    """A pattern that tries all divisions of a word would take 2^30 steps."""
+    lines = [f"Parlamentarischer Geschäftsführer: {line}" for line in PARAGRAPHS]
+    assert "beginnings" in {odd.kind for odd in oddities([lines])}

@@ -147,10 +147,11 @@ def test_rows_are_held_as_long_as_they_take_little_beside_their_file(tmp_path, m
         held_records(f"{file}.gz", Counter())
 
 
-def test_rows_may_come_from_a_pipe(tmp_path, monkeypatch):
+@pytest.mark.parametrize("pack", [bytes, gzip.compress])
+def test_rows_may_come_from_a_pipe(tmp_path, monkeypatch, pack):
     monkeypatch.setattr(limits, "FREE_BYTES", 0)
     os.mkfifo(pipe := tmp_path / "rows.csv")
-    writer = threading.Thread(target=pipe.write_text, args=("text,label\n" + "a,0\n" * 100,), daemon=True)
+    writer = threading.Thread(target=pipe.write_bytes, args=(pack(b"text,label\n" + b"a,0\n" * 100),), daemon=True)
     writer.start()
     assert len(held_records(str(pipe), Counter())) == 100
 

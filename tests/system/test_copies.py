@@ -49,6 +49,15 @@ def test_what_does_not_arrive_as_it_is_stored_is_no_copy(server, folder, objects
 
 
 @OF_CLOUD_STORAGE
+@pytest.mark.parametrize("name", ["../../../outside.txt", "sub/./d", "sub//d"])
+def test_an_object_whose_name_leaves_the_folder_is_refused(server, folder, content, name):
+    server.put(f"{object_name(folder)}/{name}", b"hostile")
+    with pytest.raises(UsageError, match="has no name of a file below it"):
+        fetched(folder)
+    assert not local_path(folder).exists() and not list(local_path(folder).parents[3].rglob("outside.txt"))
+
+
+@OF_CLOUD_STORAGE
 def test_an_answer_that_fails_once_is_asked_for_again_and_processes_may_ask_at_once(server, folder, objects, content):
     server.requests.clear()
     server.fail("GET /download/.*sub%2Fb", "503")

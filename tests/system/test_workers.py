@@ -131,6 +131,16 @@ def raising(error, *arguments):
     raise error(*arguments)
 
 
+def panicking(item):
+    raise type("PanicException", (BaseException,), {})("out of range")
+
+
+def test_a_panic_of_a_library_is_one_line():
+    """Its class is none of Exception's, and no other process knows it."""
+    with pytest.raises(RunError, match="^PanicException: out of range$"):
+        list(map_in_processes(panicking, [1], 2))
+
+
 @pytest.mark.parametrize(
     "error, arguments, kind, text",
     [

@@ -96,6 +96,7 @@ ANY_TEXTS = st.lists(
 @given(ANY_TEXTS)
 @settings(deadline=None)
 @example(["a" * 450, "a" * 150 + "|", "a\u200ba I\u0307", "b" * 201 + " a"])
+@example(["=\u0301\u0338a", "a ｜ un", "hello"])
 @example(["a\x1ca\u3000a \u0301a!\u0338", "\u0301a", "a\n\na \n", "a<\u0338a"])
 def test_neither_cuts_nor_batches_change_a_piece(cleaning, texts):
     tokenizer = WordPieceTokenizer(Vocabulary([*PIECES, "<", "≮", "=", "≠"]), cleaning)
@@ -149,3 +150,10 @@ def test_a_directory_keeps_the_treatment_of_text(tmp_path):
     (tmp_path / "tokenizer" / "tokenizer_config.json").write_text(json.dumps(settings))
     assert load_tokenizer(tmp_path).encode("hello\u200bworld " + "a" * 201) == [1, 1]
     assert load_tokenizer(tmp_path / "tokenizer" / "vocab.txt", lowercase=True).cleaning == ORIGINAL
+
+
+def test_a_full_width_bar_does_not_shift_the_texts_after_it():
+    tokenizer = WordPieceTokenizer(Vocabulary([*SPECIAL_PIECES, *"abcd|"]), Cleaning(form="NFKC"))
+    texts = ["a ｜ b", "c", "d"]
+    assert tokenizer.encode_batch(texts) == [tokenizer.encode(text) for text in texts] == [[5, 9, 6], [7], [8]]
+    assert encode_documents([["a ｜ b c"], ["d c"]], tokenizer).tokens.tolist() == [5, 9, 6, 7, 8, 7]

@@ -105,6 +105,11 @@ def test_places_go_by_largest_remainder(shares, places, counts):
     assert apportion(shares, places) == counts
 
 
+def test_a_source_with_a_tiny_share_has_a_place_in_each_block():
+    assert MixedOrder.places((0.5, 0.49997, 0.00003)) == (4999, 5000, 1)
+    assert MixedOrder.places((0.7, 0.3, 0.0)) == (7000, 3000, 0)
+
+
 @pytest.mark.parametrize("size, count", [(11, 11), (100, 7), (4096 * 3 + 1, 4096)])
 def test_a_part_of_the_held_out_records_is_taken_from_all_along_them(size, count):
     order = InOrder(size, count)
