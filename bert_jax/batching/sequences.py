@@ -14,9 +14,12 @@ def joined(segments: Sequence[list[int]], vocabulary: Vocabulary, longest: int) 
     and [SEP], cut to at most `longest` tokens.
 
     A pair that is too long loses pieces from the end of the longer text, or of the second one if both are equally
-    long, as in run_classifier.py of the original BERT. Raises UsageError if the sequence would be empty.
+    long, as in run_classifier.py of the original BERT. Raises UsageError if the sequence would be empty, or if the
+    special tokens alone are more than `longest`.
     """
     frame = vocabulary.frame
+    if (least := frame.size(len(segments))) > longest:
+        raise UsageError(f"a sequence has {least} special tokens, and only {longest} fit; raise the model's positions")
     sizes = truncated_sizes(tuple(map(len, segments)), longest, frame)
     parts = [segment[:size] for segment, size in zip(segments, sizes, strict=True)]
     before, *after = frame.around(len(parts))

@@ -48,7 +48,7 @@ class Embedder:
         A message says once if the model was not trained for vectors, or not for this width. Raises UsageError if
         `width` isn't from 1 to the model's, or if `dtype` isn't a Precision.
         """
-        if width is not None and not 1 <= width <= self.width:
+        if width is not None and (not isinstance(width, int | np.integer) or not 1 <= width <= self.width):
             raise UsageError(
                 f"{Setting('width', width)} is not possible: this model's vectors have {self.width} numbers; give 1 "
                 f"to {self.width}"

@@ -21,7 +21,7 @@ from bert_jax.inference.vector_file import SAMPLED_NUMBERS, Origin, model_conten
 from bert_jax.layout import Tokens, TokenSequence, lay_out_sequences
 from bert_jax.model.bert import BertForPretraining, Encoded, Parameters
 from bert_jax.model.task import normalised, pooled
-from bert_jax.system.errors import UsageError
+from bert_jax.system.errors import Setting, UsageError
 from bert_jax.text.tokenizer import Tokenizer
 from bert_jax.training.devices import compiling_tokens, tokens_at_once
 
@@ -62,6 +62,8 @@ class Choice(NamedTuple):
         or is named twice, or if `join`, `pool` or `dtype` has an unknown value.
         """
         words = (one_of("join", join, Join), one_of("pool", pool, Pool), one_of("dtype", dtype, Precision))
+        if not isinstance(layers, Iterable) or not all(isinstance(layer, int | np.integer) for layer in layers):
+            raise UsageError(f"layers={layers!r} is no list of whole numbers; give one, as layers=[-2, -1]")
         layers = tuple(layers) or range(-1, -1 - min(_LAST, count), -1)
         if absent := [layer for layer in layers if not -count <= layer <= count]:
             raise UsageError(
@@ -88,6 +90,12 @@ class Choice(NamedTuple):
     def vectors_a_token(self) -> int:
         """Most vectors of the model's width that are copied from the device per token; 1 if they are pooled."""
         return len(self.layers) if self.pool == "none" and self.join in ("concat", "none") else 1
+
+
+def whole_number(name: str, value: object, least: int = 1) -> None:
+    """Raises UsageError if `value` is no whole number, or one below `least`."""
+    if not isinstance(value, int | np.integer) or value < least:
+        raise UsageError(f"{Setting(name, value)} is no whole number of at least {least}; give one")
 
 
 def one_of(name: str, value: str, allowed: Any) -> Any:

@@ -14,10 +14,10 @@ from jaxtyping import Array, Float, Int
 
 from bert_jax.batching.grouping import row_count
 from bert_jax.batching.sequences import joined
-from bert_jax.inference.features import BatchedModel
+from bert_jax.inference.features import BatchedModel, whole_number
 from bert_jax.layout import TokenSequence
 from bert_jax.model.bert import BertForPretraining, Parameters
-from bert_jax.system.errors import Setting, UsageError, quoted
+from bert_jax.system.errors import Setting, UsageError, listed, quoted
 from bert_jax.text.tokenizer import Tokenizer
 from bert_jax.text.vocabulary import MASK, PieceSpan
 
@@ -91,8 +91,13 @@ class Filler:
         pieces. So words of more pieces tend to be less likely.
         """
         self._masked_sequence(text)  # raises where there is none
+        vocabulary, ids = self._tokenizer.vocabulary, set(self._tokenizer.encode_special(text))
+        text = text.replace(vocabulary.pieces[vocabulary.mask_id], MASK)
         if text.count(MASK) != 1:
             raise UsageError(f"{quoted(text)} has {text.count(MASK)} {MASK}; candidates stand in place of one")
+        if others := ids & {*vocabulary.special_ids} - {vocabulary.mask_id, vocabulary.unknown_id}:
+            pieces = listed(sorted(vocabulary.pieces[number] for number in others))
+            raise UsageError(f"{quoted(text)} holds the special pieces {pieces}; give a text with {MASK} alone")
         rows, places, wanted, counts = [], [], [], []
         for word in words:
             sequence, inside = self._with_word(text, word)
@@ -124,9 +129,9 @@ class Filler:
         return whole, [number + before_text for number in inside]
 
     def _masked_sequence(self, text: object, top: int = 1) -> TokenSequence:
-        """The token ids of a text with masks. Raises UsageError if it has none, is too long, or `top` is below 1."""
-        if top < 1:
-            raise UsageError(f"{Setting('top', top)} asks for no pieces; give how many, from 1")
+        """The token ids of a text with masks. Raises UsageError if it has none, is too long, or `top` is no whole
+        number from 1."""
+        whole_number("top", top)
         ids = self._tokenizer.encode_special(text) if isinstance(text, str) else []
         if self._tokenizer.vocabulary.mask_id not in ids:
             raise UsageError(f"there is no {MASK} in {quoted(text)}; put one where a piece is to be filled in")

@@ -74,7 +74,8 @@ def _front_matter(config: AnyRunConfig | None, model: Bert, architecture: str) -
         yield from (f"- {json.dumps(language)}" for language in dict.fromkeys(config.data.language))
     model_type = exported_type(model.config)
     relative = RELATIVES[model_type]
-    as_for_bert = "" if architecture == relative.discriminator else f"Bert{architecture.removeprefix(relative.classes)}"
+    suffix, renamed = architecture.removeprefix(relative.classes), {new: old for old, new in relative.suffixes.items()}
+    as_for_bert = "" if architecture == relative.discriminator else f"Bert{renamed.get(suffix, suffix)}"
     library, use, tags = "transformers", _USES.get(as_for_bert, "feature-extraction"), [model_type, "bert_jax"]
     if task := _vectors_task(model):
         library, use, tags = _OF_VECTORS, task.task_kind.hub_use, [_OF_VECTORS, "feature-extraction", *tags]

@@ -4,11 +4,12 @@ import importlib.util
 import os
 from pathlib import Path
 
+from bert_jax.interchange.model_folder import MERGE
 from bert_jax.interchange.model_path import ANY_MODEL, INDEX, WEIGHTS, local_place
 from bert_jax.interchange.tokenizer_config import ADDED_TOKENS, SPECIAL_TOKENS_MAP
 from bert_jax.interchange.vocabulary_files import VOCABULARIES
 from bert_jax.system.bucket import Place
-from bert_jax.system.errors import UsageError, install_extra, quoted
+from bert_jax.system.errors import UsageError, command_line, install_extra, quoted
 from bert_jax.system.progress import say
 from bert_jax.text.pipeline import TOKENIZER_CONFIG
 
@@ -60,10 +61,26 @@ def _fetched(name: str) -> Path:
         reason = quoted(str(error))
         raise UsageError(f"{name} can't be fetched from the Hugging Face hub ({reason}); try again") from None
     if not any((folder / weights).is_file() for weights in (WEIGHTS, INDEX)):
-        script = f"transformers.AutoModelForPreTraining.from_pretrained('{name}').save_pretrained('converted')"
-        raise UsageError(
-            f"{name} in the Hugging Face hub has no safetensors files, and pickles are never read; convert it where "
-            f'that is safe: python -c "import transformers; {script}" ; and put its vocabulary there too'
-        )
+        raise UsageError(_without_weights(name, endpoint))
     say(f"{name} is taken from the Hugging Face hub, revision {folder.name}")
     return folder
+
+
+def _without_weights(name: str, endpoint: str | None) -> str:
+    """The error message for a model of the hub of which no safetensors file was downloaded, or was there before."""
+    from huggingface_hub import HfApi
+
+    try:
+        files = HfApi(endpoint=endpoint).list_repo_files(name)
+    except Exception:  # raised by the library or its HTTP client, as where there is no network
+        return (
+            f"the cache of the Hugging Face hub has {name} without its weights, and the hub can't be reached; fetch it "
+            f"where there is a network: {command_line('hf', 'download', name)}"
+        )
+    if any(file.startswith("adapter_") for file in files):
+        return f"{name} in the Hugging Face hub is an adapter; {MERGE}"
+    script = f"transformers.AutoModelForPreTraining.from_pretrained('{name}').save_pretrained('converted')"
+    return (
+        f"{name} in the Hugging Face hub has no safetensors files, and pickles are never read; convert it where that "
+        f'is safe: python -c "import transformers; {script}" ; and put its vocabulary there too'
+    )

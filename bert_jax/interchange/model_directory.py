@@ -28,7 +28,10 @@ from bert_jax.system.reading import Fact, Reading
 from bert_jax.text.tokenizer import Tokenizer
 from bert_jax.text.vocabulary import Vocabulary
 
-_PICKLES = ("*.bin", "*.pt", "*.pth", "*.pkl")
+_PICKLES = ("pytorch_model*.bin", "*.bin", "*.pt", "*.pth", "*.pkl")
+"""Patterns of pickles that may hold weights; those of the first are named first."""
+_NO_WEIGHTS = re.compile(r"training_args\.bin|(?:optimizer|scheduler|scaler)\.(?:pt|bin)|rng_state.*\.pth")
+"""Names of pickles of a Trainer that hold no weights."""
 _FLOATS = ("float32", "float16", "bfloat16", "float64")
 
 
@@ -204,7 +207,8 @@ def _nothing_to_read(directory: Path) -> str:
         read_modules(directory)
     if other := other_model(directory):
         return other
-    if pickles := sorted(path.name for pattern in _PICKLES for path in directory.glob(pattern)):
+    names = [path.name for pattern in _PICKLES for path in sorted(directory.glob(pattern))]
+    if pickles := [name for name in dict.fromkeys(names) if not _NO_WEIGHTS.fullmatch(name)]:
         if pickles == ["model.pt"] and not (directory / HUGGING_FACE_CONFIG).is_file():
             return (
                 f"{directory / 'model.pt'} is fairseq's checkpoint, a pickle, which isn't read here; convert it where "

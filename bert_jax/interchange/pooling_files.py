@@ -15,7 +15,6 @@ from bert_jax.system.files import write_json
 from bert_jax.system.json_file import JsonObject, Shape, as_shape, read_foreign, read_foreign_shape
 from bert_jax.system.progress import say
 from bert_jax.text.tokenizer import Tokenizer
-from bert_jax.text.wordpiece import WordPieceTokenizer
 
 MODULES = "modules.json"
 _TRANSFORMER_SETTINGS = tuple(
@@ -267,8 +266,7 @@ def _check_transformer(settings: _TransformerSettings, tokenizer: Tokenizer, fil
         raise UsageError(
             f"{file}: processing_kwargs is {quoted(settings.processing_kwargs)}, which isn't read here; {_REMEDY}"
         )
-    lowercases = isinstance(tokenizer, WordPieceTokenizer) and tokenizer.cleaning.lowercase
-    if settings.do_lower_case and not lowercases:
+    if settings.do_lower_case and "A" in tokenizer.cleaned("A"):
         raise UsageError(
             f"{file}: do_lower_case is true, and the tokenizer keeps capital letters; bert_jax lower-cases by the "
             f"tokenizer's own settings alone; {_REMEDY}"

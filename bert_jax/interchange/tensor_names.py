@@ -160,7 +160,8 @@ def to_tensors(params: Parameters, config: ModelConfig) -> dict[str, Float[np.nd
         place = arrays[named.path][named.place]
         tensors[named.name] = np.ascontiguousarray(place.transpose(named.order).reshape(named.shape))
     if fixed_vectors := SCHEMES[config.positions].fixed_vectors:
-        tensors[_POSITIONS] = fixed_vectors(config, config.max_positions)
+        vectors = fixed_vectors(config, config.max_positions)
+        tensors[_POSITIONS] = np.pad(vectors, [(config.first_position, 0), (0, 0)])
     return tensors
 
 
@@ -201,9 +202,10 @@ def select(
         elif name in selected:
             tensor, other = selected.pop(name), selected[tied]
             if tensor.shape != other.shape or not np.array_equal(tensor.read(), other.read()):
+                which = "has one bias of the vocabulary" if name.endswith("bias") else "output table is its word table"
                 raise UsageError(
-                    f"{origin}: {tensor.source} differs from {other.source}; BERT's output table is its word table, "
-                    "and so is that of bert_jax"
+                    f"{origin}: {tensor.source} differs from {other.source}; BERT {which}, and so is it in bert_jax; "
+                    f"to take the encoder alone, delete the tensor {name} from the file"
                 )
     for name, tensor in unused:
         if (layer := _LAYER.match(name)) and int(layer[1]) >= config.stored_layers:

@@ -15,6 +15,7 @@ from bert_jax.interchange.model_path import INDEX, WEIGHTS
 from bert_jax.system.errors import UsageError, quoted
 from bert_jax.system.files import open_regular
 from bert_jax.system.json_file import Shape, read_foreign_shape
+from bert_jax.system.progress import say
 
 _MOST_HEADER_BYTES = 10_000_000
 """Largest header that is read, in bytes. The header describes every tensor; for BERT-large it has 50 kB."""
@@ -62,13 +63,17 @@ class Tensor(NamedTuple):
 
 
 def read_safetensors(directory: Path) -> tuple[dict[str, Tensor], list[str]]:
-    """The tensors of model.safetensors, or of the files in its index, by their names there; reads only headers.
+    """The tensors of model.safetensors or, where that is absent, of the files in its index, by their names there; reads
+    only headers. transformers chooses in this order, too.
 
     Also returns the names of tensors in these files that the index doesn't list. Raises UsageError if a header is
     damaged or doesn't match its file, if the index names a file outside `directory`, or if a file lacks a tensor that
     the index lists.
     """
     if not (directory / INDEX).is_file():
+        return tensors_of(directory / WEIGHTS), []
+    if (directory / WEIGHTS).is_file():
+        say(f"{directory / INDEX} isn't read: {WEIGHTS} is beside it, which transformers reads too")
         return tensors_of(directory / WEIGHTS), []
     places = read_foreign_shape(directory / INDEX, _Index).weight_map
     inside: dict[str, Tensor] = {}

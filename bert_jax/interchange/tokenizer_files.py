@@ -23,7 +23,7 @@ from bert_jax.interchange.tokenizer_config import (
     given_tokens,
 )
 from bert_jax.interchange.vocabulary_files import MODEL_CONFIG, TOKENIZER, class_of, read_vocabulary
-from bert_jax.system.errors import UsageError, quoted
+from bert_jax.system.errors import UsageError, command_line, quoted
 from bert_jax.system.files import write_json, write_text
 from bert_jax.system.json_file import JsonObject
 from bert_jax.system.progress import say
@@ -70,7 +70,7 @@ def read_tokenizer(folder: PublishedFolder, model: ModelConfig, lowercase: bool 
     _say_differences(path, name, known_by, tokenizer)
     if lowercase is not None and tokenizer.kind != "wordpiece":
         raise UsageError(
-            f"--{'' if lowercase else 'no-'}lowercase is for a WordPiece; the vocabulary in {directory} is a "
+            f"--lowercase {lowercase} is for a WordPiece; the vocabulary in {directory} is a "
             f"{tokenizer.kind} and says itself how text is cleaned; leave the option out"
         )
     if (pieces := len(tokenizer.vocabulary)) > (rows := model.vocabulary_size or 0):
@@ -207,7 +207,8 @@ def _with_casing(value: JsonObject, path: Path, lowercase: bool | None, do_lower
     if lowercase is None and do_lower_case not in (None, cleaning["lowercase"]):
         raise UsageError(
             f"{path.parent}: lowercase in {path.name} is {cleaning['lowercase']} and do_lower_case in "
-            f"tokenizer_config.json is {do_lower_case}; say which by --lowercase True or False"
+            f"tokenizer_config.json is {do_lower_case}; import it with the right one: "
+            f"{command_line('bert-jax', 'import', path.parent, 'RUN', '--lowercase', cleaning['lowercase'])}"
         )
     return value | {"normalizer": cleaning | ({} if lowercase is None else {"lowercase": lowercase})}
 
@@ -289,7 +290,9 @@ def write_tokenizer(tokenizer: Tokenizer, directory: Path, max_positions: int, n
     write_text(directory / TOKENIZER, theirs.to_str(pretty=True))
     if num_segments > 1 and not vocabulary.frame.segments:
         say("the exported tokenizer has no segments: in transformers both texts of a pair are in segment 0")
-    of_segments = ["token_type_ids"] if vocabulary.frame.segments and num_segments != 1 else []
+    # Without a table of segments only XLNet, whose class token is the last, takes them.
+    takes_segments = num_segments > 1 or not num_segments and vocabulary.class_token == "last"
+    of_segments = ["token_type_ids"] if vocabulary.frame.segments and takes_segments else []
     casing = {}
     if isinstance(tokenizer, WordPieceTokenizer):
         cleaning = tokenizer.cleaning

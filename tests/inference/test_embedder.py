@@ -90,7 +90,7 @@ def test_an_endless_stream_is_read_a_bounded_way_ahead(bert):
     "settings, words",
     [
         *(({"width": width}, "this model's vectors have 32 numbers; give 1 to 32") for width in (0, -1, WIDTH + 1)),
-        ({"batch_size": 0}, "batch_size=0 is no number of texts"),
+        ({"batch_size": 0}, "batch-size=0 is no whole number of at least 1"),
     ],
 )
 def test_sizes_that_can_not_be_are_refused(bert, settings, words):

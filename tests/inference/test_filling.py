@@ -70,6 +70,7 @@ def test_the_probability_of_a_word_is_that_of_its_pieces_in_turn(bert):
         (TWO, ["a"], "has 2 \\[MASK\\]; candidates stand in place of one"),
         ("The [MASK].", [" "], "the candidate ' ' is no text of pieces"),
         ("The [MASK].", ["old " * 40], "positions; shorten it"),
+        ("The [MASK]. [SEP]", ["a"], "holds the special pieces .*SEP.*; give a text with"),
     ],
 )
 def test_candidates_that_cannot_be_judged_are_refused(bert, text, words, expected):

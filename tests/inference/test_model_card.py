@@ -3,13 +3,16 @@
 import json
 import shutil
 from pathlib import Path
+from unittest.mock import Mock
 
 import pytest
 from vector_runs import write_vectors_run
 
 from bert_jax import configs
 from bert_jax.cli.main import run
+from bert_jax.config.model import ModelConfig
 from bert_jax.inference import model_card
+from bert_jax.inference.bert import Bert
 from bert_jax.run.results import Results
 from bert_jax.run.run_files import RunFiles
 from bert_jax.run.trained_model import Provenance
@@ -137,3 +140,16 @@ def test_each_comparison_of_words_has_a_column(tiny_copy, tmp_path):
     table = "| | model | tf-idf | BM25 |\n|---|---|---|---|\n| masked-language accuracy | 0.7500 | 0.1250 | 0.5000 |\n"
     _, text = card_of(tiny_copy.path, tmp_path)
     assert table in text and "\n| 64/mlm_accuracy | 0.2500 | | |\n" in text
+
+
+@pytest.mark.parametrize(
+    "model_type, architecture, use",
+    [
+        ("xlnet", "XLNetForQuestionAnsweringSimple", "question-answering"),
+        ("bert", "BertForQuestionAnswering", "question-answering"),
+        ("electra", "ElectraForPreTraining", "feature-extraction"),
+    ],
+)
+def test_the_use_of_a_class_is_that_of_its_name_for_bert(model_type, architecture, use):
+    model = Mock(spec=Bert, config=ModelConfig.tiny().replace(model_type=model_type), task=None)
+    assert f"pipeline_tag: {use}" in model_card._front_matter(None, model, architecture)

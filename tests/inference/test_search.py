@@ -79,7 +79,7 @@ def test_a_stream_of_texts_is_searched_block_by_block(bert, small_blocks):
         (["a", " \n"], ["a"], {}, "the query is empty; give some words"),
         ("\udcff", ["a"], {}, "'\\udcff' has half of a surrogate pair, which is no character"),
         ([], ["a"], {}, "there is no query; give a text"),
-        ("a", ["a"], {"top": 0}, "top=0 was given; it must be 1 or more"),
+        ("a", ["a"], {"top": 0}, "top=0 is no whole number of at least 1"),
         ("a", ["a"], {"width": 33}, "width=33 is not possible: this model's vectors have 32 numbers; give 1 to 32"),
         ("a", ["", " "], {}, "the corpus has nothing to search"),
         ("a", ["a", {"title": "a", "body": "b"}], {}, "is a row of 'title', 'body'"),

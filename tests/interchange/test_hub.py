@@ -135,7 +135,12 @@ def test_what_the_hub_lacks_is_one_line(published, tmp_path, capsys):
     (tmp_path / "published" / "model.safetensors").unlink()
     with pytest.raises(UsageError, match="has no safetensors files, and pickles are never read"):
         model_place(NAME)
+    (tmp_path / "published" / "adapter_config.json").write_text("{}")
+    with pytest.raises(UsageError, match="is an adapter; merge it into its model"):
+        model_place(NAME)
     published.close()
+    with pytest.raises(UsageError, match="without its weights, and the hub can't be reached; .*hf download"):
+        model_place(NAME)
     with pytest.raises(UsageError, match="hub can't be reached nor is the model in its cache"):
         model_place("lab/another")
 

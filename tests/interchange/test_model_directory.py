@@ -126,6 +126,17 @@ def test_an_index_leads_to_several_files_and_tensors_that_it_leaves_out_are_name
     assert set(parts.unused) == {"cls.seq_relationship.weight", "cls.seq_relationship.bias"}
 
 
+def test_the_one_file_is_taken_before_an_index_that_an_earlier_save_left(folder, capsys):
+    weights, content = folder / "model.safetensors", (folder / "model.safetensors").read_bytes()
+    sharded(folder)
+    weights.write_bytes(content)
+    with_tensors(folder, lambda tensors: tensors | {"cls.predictions.bias": tensors["cls.predictions.bias"] + 1})
+    newer = load_file(weights)["cls.predictions.bias"]
+    bias = open_model_directory(folder).parameters()["masked_lm"]["bias"]
+    np.testing.assert_array_equal(bias[: len(newer)], newer)
+    assert "model.safetensors.index.json isn't read: model.safetensors is beside it" in capsys.readouterr().err
+
+
 def test_old_names_an_encoder_by_itself_and_what_is_left_over(folder):
     def old(tensors):
         renamed = {}
@@ -175,6 +186,18 @@ def test_tied_tensors_are_taken_for_what_they_repeat(folder):
     )
     with pytest.raises(UsageError, match="decoder.weight differs from bert.embeddings.word_embeddings.weight"):
         open_model_directory(folder)
+    with_tensors(
+        folder,
+        lambda tensors: (
+            tensors
+            | {
+                "cls.predictions.decoder.weight": tensors["bert.embeddings.word_embeddings.weight"],
+                "cls.predictions.bias": tensors["cls.predictions.decoder.bias"] + 1,
+            }
+        ),
+    )
+    with pytest.raises(UsageError, match="BERT has one bias of the vocabulary.* delete the tensor cls.*decoder.bias"):
+        open_model_directory(folder)
 
 
 def test_a_tokenizer_json_gives_the_ids_of_its_vocab_txt(folder, capsys):
@@ -209,6 +232,14 @@ def test_the_command_for_a_pickle_keeps_its_class_and_is_quoted(folder, tmp_path
         open_model_directory(odd)
     command = str(refusal.value).partition("safe: ")[2].partition(" ; and")[0]
     assert shlex.split(command)[3:] == [str(odd), "converted"]
+    for name in ("optimizer.pt", "scheduler.pt", "rng_state_0.pth", "a.bin"):
+        (odd / name).touch()
+    with pytest.raises(UsageError, match="/pytorch_model.bin is a pickle"):
+        open_model_directory(odd)
+    for name in ("pytorch_model.bin", "a.bin"):
+        (odd / name).unlink()
+    with pytest.raises(UsageError, match="has neither model.safetensors nor a TensorFlow checkpoint"):
+        open_model_directory(odd)
 
 
 def test_half_precision_becomes_float32(folder):

@@ -129,6 +129,9 @@ def test_what_is_exported_is_what_was_imported(golden, tmp_path):
     assert before.keys() == after.keys() and all(np.array_equal(before[name], after[name]) for name in before)
     again = open_model_directory(tmp_path / "model")
     assert again.config == published.config and again.absent == published.absent
+    inputs = json.loads((tmp_path / "model" / "tokenizer_config.json").read_text())["model_input_names"]
+    takes_segments = golden.config.num_segments > 1 or golden.config.has_query_stream
+    assert ("token_type_ids" in inputs) == (takes_segments and published.tokenizer.vocabulary.frame.segments)
 
 
 def test_a_pretrained_model_is_exported_as_a_class_that_there_is(golden, tmp_path):
@@ -264,6 +267,13 @@ def test_layers_that_are_all_global_are_read():
     values["classifier_pooling"] = "mean"  # of the published model's class for sentences, whose head isn't read
     every_layer = {"layer_types": ["full_attention"] * values["num_hidden_layers"]}
     assert model_config(values | every_layer, Path("config.json")).global_every == 1
+
+
+def test_a_table_of_fixed_positions_has_the_rows_before_the_first_position():
+    config = ModelConfig.tiny().replace(positions="sinusoidal", first_position=2, vocabulary_size=9)
+    params = jax.tree.map(lambda leaf: np.zeros(leaf.shape, np.float32), parameter_shapes(config))
+    table = to_tensors(params, config)["bert.embeddings.position_embeddings.weight"]
+    assert len(table) == config.max_positions + 2 and not table[:2].any() and table[2].any()
 
 
 def test_settings_that_a_kind_does_not_have_are_not_exported(golden, tmp_path):

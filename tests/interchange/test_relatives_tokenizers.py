@@ -199,7 +199,7 @@ def test_what_gives_other_ids_is_refused_in_one_line(kind, change, words, tmp_pa
 
 def test_lowercase_is_refused_where_the_vocabulary_cleans_texts(tmp_path):
     copied("albert", tmp_path)
-    with pytest.raises(UsageError, match="--no-lowercase is for a WordPiece"):
+    with pytest.raises(UsageError, match="--lowercase False is for a WordPiece"):
         read(tmp_path, "albert", lowercase=False)
 
 
