@@ -222,6 +222,7 @@ def measure(
     look = look or functools.partial(in_own_process, examine)
     machine = look(cases, options.batch_sizes, settings)
     result: dict[str, Any] = {"device": machine.device, "devices": machine.devices, "settings": settings}
+    result |= {"batch_sizes": [*options.batch_sizes], "seconds": options.seconds}
     rows = results_before(options.output, result, _rows_by_case) or {}
     result["versions"] = {name: version(name) for name in ("jax", "jaxlib")}
 
@@ -264,7 +265,7 @@ def _cells(row: dict[str, Any]) -> dict[str, str]:
             ">peak memory": f"{bench['peak_memory_bytes'] / 1e9:,.1f} GB",
             ">compilation": f"{bench['compile_seconds']:,.1f} s",
         }
-    return cells | {"remark": (row["remark"] or "").replace("|", "\\|")}
+    return cells | {"remark": row["remark"] or ""}
 
 
 def main() -> int:

@@ -17,8 +17,11 @@ Results = TypeVar("Results")
 def results_before(path: Path, conditions: dict[str, Any], read: Callable[[dict[str, Any]], Results]) -> Results | None:
     """The results in a JSON file, by `read` from its object; None without a file.
 
-    Raises UsageError if the file is damaged, or if its results were measured under other `conditions`.
+    Raises UsageError if the file is damaged, or if its results were measured under other `conditions`, and for a name
+    with the ending .md, which their table has.
     """
+    if path.suffix == ".md":
+        raise UsageError(f"--output {path} is where the table is written; give a name like {path.with_suffix('.json')}")
     if not path.exists():
         return None
     try:

@@ -1,5 +1,5 @@
 # Sourced by the launchers: makes .venv and installs the project into it, once for each state of its requirements.
-#   PYTHON   the interpreter to use (default: the first of python3.11 to python3.14 and python3 that is new enough)
+#   PYTHON   the interpreter to use (default: the first of python3 and python3.14 down to python3.11 that is new enough)
 #   VENV     where the environment goes (default: .venv)
 #   VERSIONS which packages: tested (the default), those of launch/constraints.txt; oldest, the oldest that setup.cfg
 #            allows; newest, the newest that it allows
@@ -22,8 +22,9 @@ usage() {
 new_enough() { "$1" -c 'import sys; sys.exit(sys.version_info < (3, 11))' >/dev/null 2>&1; }
 
 find_python() {
-  local candidate
-  for candidate in ${PYTHON:-python3 python3.14 python3.13 python3.12 python3.11}; do
+  local candidate candidates=(python3 python3.14 python3.13 python3.12 python3.11)
+  [ -z "${PYTHON:-}" ] || candidates=("$PYTHON")
+  for candidate in "${candidates[@]}"; do
     if new_enough "$candidate"; then
       echo "$candidate"
       return
@@ -68,6 +69,11 @@ install() {
       echo "$python can't make a virtual environment; on Debian and Ubuntu install the package python3-venv" >&2
       return 2
     }
+  fi
+  # Other requirements or versions replace packages, so what they were installed for isn't there any more.
+  if [ -f "$VENV/installed" ]; then
+    grep -xE "$requirements [a-z]*$of_versions" "$VENV/installed" >"$VENV/installed.tmp" || true
+    mv "$VENV/installed.tmp" "$VENV/installed"
   fi
   echo "Installing bert_jax${extra:+ with the extra(s) $extra} and the packages that it needs into $VENV; this takes minutes"
   constraints=launch/constraints.txt

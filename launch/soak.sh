@@ -31,7 +31,7 @@ for kind in "${faults[@]}"; do
     exit 2
   fi
 done
-if [ -n "$(ls -A "$folder" 2>/dev/null)" ] && [ ! -d "$disk" ]; then
+if [ -n "$(ls -A "$folder" 2>/dev/null)" ] && [ ! -f "$folder/is_soak" ]; then
   echo "SOAK_DIRECTORY=$folder holds something else than a soak and would be deleted; give another" >&2
   exit 2
 fi
@@ -58,6 +58,7 @@ make_disk() {
   clean_up
   rm -rf "$folder"
   mkdir -p "$disk"
+  touch "$folder/is_soak" # only a folder with this file is deleted
   if [ "$(id -u)" = 0 ] && truncate -s "${DISK_MEGABYTES:-100}M" "$folder/disk.img" &&
     mkfs.ext4 -q "$folder/disk.img" && mount -o loop "$folder/disk.img" "$disk"; then
     return

@@ -1,7 +1,7 @@
 """Shell completion: a short script for each shell, which gets the candidates from `bert-jax --complete WORDS`."""
 
 from bert_jax.cli.commands import COMMANDS, COMPLETE, COMPLETION, HELP_FLAGS, arguments_of
-from bert_jax.cli.flags import first_sentence
+from bert_jax.config.wording import first_sentence
 from bert_jax.run.config_files import catalogue, names_for
 from bert_jax.system.errors import UsageError
 

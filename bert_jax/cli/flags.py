@@ -12,13 +12,11 @@ from pydantic import BaseModel
 from pydantic_core import PydanticUndefined
 
 from bert_jax.config.settings import Settings
-from bert_jax.config.wording import Kind
+from bert_jax.config.wording import Kind, first_sentence
 
 CONFIG = "config"
 """The field of a command's arguments that holds the settings of CONFIG. Their flags don't contain this name."""
 _POSITIONAL = "positional"
-_SENTENCE_END = re.compile(r"(?<=[a-z0-9)`\]]\.)(?<! al\.)\s+(?=[A-Z0-9`])")
-"""The space between two sentences; `et al.` ends none."""
 _WIDEST = 110
 """Maximum width of help in columns, also used if the width of the terminal is unknown."""
 _MARGIN = 34
@@ -124,11 +122,6 @@ def _paragraph(text: str | None) -> str:
     """A docstring's text in which only items of a list, and text after the list, begin new lines."""
     lines = re.split(r"\n(?=- )|\n\n(?! )", text or "")
     return "\n".join(re.sub(r"\s+", " ", line).strip() for line in lines if line.strip())
-
-
-def first_sentence(text: str) -> str:
-    """The first sentence of the first line of `text`."""
-    return _SENTENCE_END.split(text.partition("\n")[0])[0]
 
 
 def short_help(flags: Iterable[Flag]) -> str:

@@ -7,6 +7,7 @@ from typing import Any
 from bert_jax.config.objective import MASK_SETTINGS
 from bert_jax.config.prediction import PREDICTIONS
 from bert_jax.config.settings import Settings
+from bert_jax.config.vectors import VectorsConfig
 from bert_jax.system.errors import Setting, UsageError
 
 
@@ -63,9 +64,37 @@ def _unused(values: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
     if facts and facts.keeps_tokens:
         yield _mask_settings(replaces=True), f"{Setting('objective.predict', predict)} replaces no token"
     if "data.source.1" not in values or values.get("data.weights.0"):
-        yield r"data\.smoothing", "it gives several sources their shares if no weights do"
+        yield r"data\.smoothing|phases\.\d+\.smoothing", "it gives several sources their shares if no weights do"
+    if values.get("vocabulary.kind") == "byte_bpe":
+        yield r"vocabulary\.character_coverage", "a byte-level vocabulary has all characters"
+    if not init:
+        yield r"evaluation\.watch", f"it compares with the model of {Setting('init')}"
+    yield from _unused_of_model(values)
+    yield from _unused_of_task(values)
     if values.get("probe"):
         yield "dropout", f"{Setting('probe', True)} trains without dropout"
+
+
+def _unused_of_model(values: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
+    rotary = Setting("model.positions", "rotary")
+    if "model.character_filters.0" not in values:
+        yield r"model\.highways", f"it needs {Setting('model.character_filters')}"
+    if values.get("model.positions") != "rotary":
+        yield r"model\.(local_)?rotary_base", f"it needs {rotary}"
+    elif not values.get("model.local_window"):
+        yield r"model\.local_rotary_base", f"it needs {Setting('model.local_window')}"
+
+
+def _unused_of_task(values: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
+    """Yields the settings of tasks of another kind than `task.kind`; nothing for a pretraining."""
+    if (kind := values.get("task.kind")) is None:
+        return
+    of_kinds = {"vectors": "|".join(VectorsConfig.model_fields), "span": r"span\..*", "labels": "label_separator"}
+    for other, names in of_kinds.items():
+        if kind != other:
+            yield rf"task\.({names})", f"{Setting('task.kind', kind)} has no such setting, which {other} has"
+    if not values.get("task.span.null_answers"):
+        yield r"task\.span\.null_threshold", f"it needs {Setting('task.span.null_answers', True)}"
 
 
 def _mask_settings(replaces: bool) -> str:

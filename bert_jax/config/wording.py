@@ -14,6 +14,9 @@ from pydantic_core import CoreSchema, core_schema
 
 from bert_jax.system.errors import shortened
 
+_SENTENCE_END = re.compile(r"(?<=[a-z0-9)`\]]\.)(?<! al\.)\s+(?=[A-Z0-9`])")
+"""The space between two sentences; `et al.` ends none."""
+
 
 def counted(number: float, nouns: str) -> str:
     """A number and what it counts. `nouns` is in the plural: 1 and "empty lines left out" give "1 empty line left
@@ -182,3 +185,8 @@ def value_text(value: Any) -> str:
 def article(model: str) -> str:
     """The article before the name of a model: "an" if its first letter is spoken as a vowel, else "a"."""
     return "an" if model[0] in "AEX" else "a"
+
+
+def first_sentence(text: str) -> str:
+    """The first sentence of the first line of `text`."""
+    return _SENTENCE_END.split(text.partition("\n")[0])[0]

@@ -15,6 +15,7 @@ from bert_jax.config.fitted import FittedConfig
 from bert_jax.config.operation import HostsConfig, PreparationConfig
 from bert_jax.config.run import RunConfig
 from bert_jax.config.settings import SettingsError
+from bert_jax.config.wording import first_sentence
 from bert_jax.system.bucket import Place, in_bucket, place_of
 from bert_jax.system.copies import fetched
 from bert_jax.system.errors import Setting, UsageError, did_you_mean
@@ -40,8 +41,7 @@ class NamedConfig(NamedTuple):
     @property
     def summary(self) -> str:
         """The first sentence of the text."""
-        sentence = self.text.partition("\n")[0].partition(". ")[0]
-        return sentence if sentence.endswith((".", "?")) else f"{sentence}."
+        return first_sentence(" ".join(self.text.partition("\n\n")[0].split()))
 
 
 def configs_directory() -> Path:

@@ -196,7 +196,8 @@ def markdown(rows: Sequence[Mapping[str, str]]) -> str:
     rule = ["---:" if heading.startswith(">") else "---" for heading in headings]
     cells = [[row.get(heading, "") for heading in headings] for row in rows]
     lines = [[heading.removeprefix(">") for heading in headings], rule, *cells]
-    return "".join(f"| {' | '.join(line)} |\n" for line in lines)
+    escaped = ([cell.replace("|", "\\|") for cell in line] for line in lines)
+    return "".join(f"| {' | '.join(line)} |\n" for line in escaped)
 
 
 def json_line(figures: object) -> str:

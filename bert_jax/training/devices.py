@@ -91,6 +91,7 @@ CHIPS = {
     "NVIDIA H100 PCIe": Chip(756e12, memory_bandwidth=2000e9),
     "NVIDIA H100 NVL": Chip(835e12, memory_bandwidth=3900e9),
     "NVIDIA H200": Chip(989e12, memory_bandwidth=4800e9),
+    "NVIDIA H200 NVL": Chip(835e12, memory_bandwidth=4800e9),
 }
 """Chips by the beginning of a device's name, from the makers' data sheets. The data sheets of TPUs are
 https://cloud.google.com/tpu/docs/v4 to v6e. They give 32, 16, 95 and 32 GB of memory; the table has the part that

@@ -67,7 +67,8 @@ def training_times(model: ModelConfig, flops: float) -> Iterator[Estimate]:
     if chip:
         rate, basis = _MFU * chip.flops * jax.device_count(), f"{_MFU:.0%} of the peak, assumed"
     else:
-        products = _matrix_rate(model)
+        # The probe ran on one device; those of a CPU share its cores.
+        products = _matrix_rate(model) * (1 if jax.default_backend() == "cpu" else jax.device_count())
         rate, basis = _CPU_SHARE * products, f"{_CPU_SHARE:.0%} of {figures.flops_per_second(products)}, measured now"
     yield Estimate(work=f"this machine, {jax.device_count()} x {name}", hours=flops / rate / 3600, basis=basis)
     for family in TPU_FAMILIES:

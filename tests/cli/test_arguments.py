@@ -4,12 +4,13 @@ import pytest
 
 from bert_jax.cli.arguments import Arguments
 from bert_jax.cli.commands import COMMANDS, arguments_of
-from bert_jax.cli.flags import first_sentence, short_help
+from bert_jax.cli.flags import short_help
 from bert_jax.cli.main import run
 from bert_jax.config.finetune import TaskRunConfig
 from bert_jax.config.run import RunConfig
 from bert_jax.config.task import TaskConfig
 from bert_jax.config.training import Phase
+from bert_jax.config.wording import first_sentence
 from bert_jax.system.errors import Setting, UsageError
 
 

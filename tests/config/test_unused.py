@@ -31,6 +31,18 @@ from bert_jax.cli.main import run
         ("adapt --init x --minutes 5 --phases.0.steps 9", "--phases.0.steps=9", "it is fitted to --minutes=5"),
         ("scratch_small --minutes 5 --phases.0.steps 9", "--phases.0.steps=9", "it is fitted to --minutes=5"),
         ("scratch_small --phases.0.steps 9", "--phases.0.steps=9", "the steps follow from the words"),
+        ("tiny --evaluation.watch", "--evaluation.watch", "it compares with the model of --init"),
+        ("tiny --model.highways 4", "--model.highways=4", "it needs --model.character-filters"),
+        ("tiny --model.rotary-base 160000", "", "it needs --model.positions=rotary"),
+        ("tiny --vocabulary.kind byte_bpe --vocabulary.character-coverage 0.95", "", "a byte-level vocabulary has all"),
+        (
+            "tiny --data.source text:a text:b --data.weights 1 2 --phases.0.smoothing 0.3",
+            "--phases.0.smoothing=0.3",
+            "it gives several",
+        ),
+        ("sst2 --init x --task.temperature 0.2", "", "--task.kind=class has no such setting, which vectors has"),
+        ("sst2 --init x --task.span.stride 9", "--task.span.stride=9", "--task.kind=class has no such"),
+        ("sst2 --init x --task.label-separator ;", "", "--task.kind=class has no such setting, which labels has"),
         ("sst2 --init x --probe --dropout 0.2", "--dropout=0.2", "--probe trains without dropout; leave"),
     ],
 )
@@ -52,6 +64,7 @@ def test_a_flag_without_effect_is_refused(words, flag, reason, capsys, tmp_path,
         "tiny --optimizer.power 2 --optimizer.schedule polynomial",
         "tiny --data.source text:a text:b --data.smoothing 0.5",
         "tiny --vocabulary.size 9000 --vocabulary.no-lowercase",
+        "experiments/modern --model.rotary-base 160000",
     ],
 )
 def test_a_flag_with_an_effect_is_taken(words, capsys):

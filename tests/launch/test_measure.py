@@ -113,6 +113,10 @@ def test_measurements_of_others_are_not_mixed(script, tmp_path):
         Devices(script, path, name="NVIDIA H200").measure()
     with pytest.raises(UsageError, match="settings.*give another --output"):
         Devices(script, path).measure("--execution.remat", "full")
+    with pytest.raises(UsageError, match="batch_sizes.*give another --output"):
+        Devices(script, path, batch_sizes=(256,)).measure()
+    with pytest.raises(UsageError, match="h100.md is where the table is written; give a name like .*h100.json"):
+        Devices(script, path.with_suffix(".md")).measure()
     path.write_text("{}")
     with pytest.raises(UsageError, match="can't be read as measurements .*; give another --output"):
         Devices(script, path).measure()

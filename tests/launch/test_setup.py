@@ -60,6 +60,12 @@ def test_what_an_extra_holds_is_not_installed_again(install):
     assert install("two", extra="dev") == ["pip"] and install("two", extra="full") == install("two") == []
 
 
+def test_an_environment_is_of_the_requirements_that_were_installed_last(install):
+    assert install("one", "these") == ["venv", "pip"] and install("one", "others") == ["pip"]
+    assert install("one", "these") == ["pip"] and install("one", "these") == []
+    assert install("one", "these", versions="newest") == ["pip"] and install("one", "these") == ["pip"]
+
+
 def test_an_environment_may_lie_in_a_folder_that_a_checkout_lacks(install, tmp_path):
     assert install("one", environment="build/quick") == ["venv", "pip"]
     assert install("two", environment="build/quick") == ["pip"]

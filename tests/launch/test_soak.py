@@ -59,7 +59,7 @@ def test_what_is_not_survived_is_found(soak, fault, flaw, words):
 
 
 def test_a_directory_that_holds_something_else_is_not_deleted(soak, tmp_path):
-    (tmp_path / "home").mkdir()
+    (tmp_path / "home" / "disk").mkdir(parents=True)
     (tmp_path / "home" / "thesis.txt").write_text("years of work")
     code, said = soak("kill", SOAK_DIRECTORY=str(tmp_path / "home"))
     assert code == 2 and "holds something else than a soak" in said and (tmp_path / "home" / "thesis.txt").exists()

@@ -10,7 +10,7 @@ from pydantic import computed_field
 from rich.console import Console
 
 from bert_jax.system import figures
-from bert_jax.system.figures import Figures, Table, figures_table, json_line, meanings_table, rows_table
+from bert_jax.system.figures import Figures, Table, figures_table, json_line, markdown, meanings_table, rows_table
 
 
 class Part(Figures):
@@ -94,3 +94,7 @@ def test_a_long_path_is_not_cut_off():
 
 def test_a_line_of_json_has_no_number_that_json_lacks():
     assert json.loads(json_line({"mean": math.nan, "some": [1.5, math.inf]})) == {"mean": None, "some": [1.5, None]}
+
+
+def test_a_bar_in_a_cell_makes_no_column():
+    assert markdown([{"model": "a|b", ">score": "1"}]) == "| model | score |\n| --- | ---: |\n| a\\|b | 1 |\n"

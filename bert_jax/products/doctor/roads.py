@@ -9,6 +9,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
+from bert_jax.config.data import DataConfig
 from bert_jax.config.fitted import ScratchConfig
 from bert_jax.config.language import language_code, language_name
 from bert_jax.config.model import ModelConfig
@@ -193,8 +194,13 @@ class RoadFinder:
         budget = _Budget(minutes, 60 * UNADAPTED_UP_TO * (time_of_flop.hours or 0.0))
         found = [road for name, model in models.items() for road in self._of_model(name, model, tags, budget)]
         found += self._from_scratch(tags)
-        language = ["--data.language", self._language] if self._language else []
-        given = ["--workdir", "RUN", "--data.source", *self._config.data.source, *language]
+        data = self._config.data
+        languages = [self._language] if self._language else data.languages if len(set(data.languages)) > 1 else []
+        given = ["--workdir", "RUN", "--data.source", *data.source]
+        given += ["--data.language", *languages] if languages else []
+        given += ["--data.weights", *(f"{weight:g}" for weight in data.weights)] if data.weights else []
+        given += ["--data.smoothing", f"{data.smoothing:g}"] if data.smoothing is not None else []
+        given += ["--data.layout", data.layout] if data.layout != DataConfig().layout else []
         given += [] if minutes is None else ["--minutes", f"{minutes:g}"]
         return [
             Road(

@@ -91,8 +91,9 @@ class Survey:
             if not (lost and name.startswith("U+FFFD")):
                 yield self._fault(name, count, self._documents[name], self._examples[name])
         if common := self._boilerplate():
-            line, count = max(common.items(), key=lambda item: item[1] * len(item[0]))
-            yield self._fault(BOILERPLATE, sum(common.values()), count, line)
+            line = max(common, key=lambda line: common[line] * len(line))
+            # How many documents have any of the lines isn't known.
+            yield self._fault(BOILERPLATE, sum(common.values()), None, line)
 
     @property
     def boilerplate_share(self) -> float:
@@ -113,11 +114,11 @@ class Survey:
         self._documents[name] += 1
         self._examples.setdefault(name, example)
 
-    def _fault(self, name: str, count: int, documents: int, example: str) -> Fault:
+    def _fault(self, name: str, count: int, documents: int | None, example: str) -> Fault:
         shown = "".join(each if each.isprintable() else repr(each)[1:-1] for each in example.strip())
         if len(shown) > _EXAMPLE_CHARACTERS:
             shown = shown[: _EXAMPLE_CHARACTERS - 3] + "..."
-        share = documents / max(self.documents, 1)
+        share = None if documents is None else documents / max(self.documents, 1)
         return Fault(fault=name, count=count, documents=documents, share=share, example=shown)
 
     def _boilerplate(self) -> dict[str, int]:

@@ -140,13 +140,16 @@ def _speed(runs: Mapping[str, RunSummary]) -> Section:
 
 
 def _settings(runs: Mapping[str, RunSummary]) -> Section:
+    """The settings that differ between runs of one kind: pretraining and fine-tuning have other settings anyway."""
     section = Section("settings", "Settings that differ")
     flat = {name: summary.config.flat() for name, summary in runs.items()}
+    kinds = {type(summary.config) for summary in runs.values()}
+    of_kinds = [[flat[name] for name, summary in runs.items() if type(summary.config) is kind] for kind in kinds]
     settings = dict.fromkeys(setting for each in flat.values() for setting in each)
     rows = [
         [setting, *(_text(each.get(setting)) for each in flat.values())]
         for setting in settings
-        if len({_text(each[setting]) for each in flat.values() if setting in each}) > 1
+        if any(len({_text(each.get(setting)) for each in of_kind}) > 1 for of_kind in of_kinds)
     ]
     if rows:
         section.add(table("Settings of each run", ["setting", *runs], rows[:_MOST_DIFFERENCES], numbers=False))

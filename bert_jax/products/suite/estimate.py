@@ -15,6 +15,7 @@ from bert_jax.products.suite.texts import tokens_of_rows
 from bert_jax.products.suite.work import SuiteWork
 from bert_jax.run.trained_model import TrainedModel
 from bert_jax.system.figures import rows_table
+from bert_jax.system.machine import accelerated
 from bert_jax.system.progress import output, print_line, say
 from bert_jax.training.estimate import Estimate
 
@@ -86,7 +87,8 @@ def _pretraining_seconds(work: SuiteWork, model: SuiteModel, pace: Callable[[str
     """Seconds of the pretraining of a recipe, and what they rest on."""
     budget, config = work.suite.tables.budget, work.recipes.config(model)
     if budget and budget.seconds:
-        return budget.seconds / len(work.processes.shares[0]), "the budget"
+        cores = 1 if accelerated() else len(work.processes.shares[0])  # of which a CPU's seconds are
+        return budget.seconds / cores, "the budget"
     tokens = sum(each.batch_size * each.length * each.steps for each in config.phases)
     share = (work.recipes.steps(model) or config.steps) / config.steps
     start, measured = pace(model.name)

@@ -124,11 +124,11 @@ def _several_steps(config: RunConfig) -> TimedSteps:
     return TimedSteps(partial(work, steps), steps, trainer.flops(0))
 
 
-def plateau(run: Path, batch_size: int) -> int | None:
-    """Sequences seen when the loss of masked tokens was first below PLATEAU_LOSS; None where it never was."""
+def plateau(run: Path) -> int | None:
+    """The step at which the loss of masked tokens was first below PLATEAU_LOSS; None where it never was."""
     lines = (line for line in read_metrics(run / "metrics.jsonl") if line["split"] == "train")
     losses = ((line["step"], line.get("mlm_loss")) for line in lines)  # None if it was not finite
-    return next((step * batch_size for step, loss in losses if loss is not None and loss < PLATEAU_LOSS), None)
+    return next((step for step, loss in losses if loss is not None and loss < PLATEAU_LOSS), None)
 
 
 def held_out_figures(run: Path, measured: Path, units: UnitKind | Units, whole: bool = False) -> dict[str, Any]:

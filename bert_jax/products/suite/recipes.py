@@ -72,14 +72,19 @@ class RecipeWork:
         def work() -> JsonObject:
             from bert_jax.products.suite.measuring import plateau
 
+            trained = list[tuple[Path, RunConfig]]()
             if model.begin:
                 before = run.with_name(f"{run.name}-first")
-                self._train(self._recipes[model.begin], seed, before, 0.5)
-                self._train(model, seed, run, 0.5, before)
+                trained += [(before, self._train(self._recipes[model.begin], seed, before, 0.5))]
+                trained += [(run, self._train(model, seed, run, 0.5, before))]
             else:
-                self._train(model, seed, run, 1.0)
-            assert model.recipe, f"{model.name} is a recipe"
-            return run_figures(run) | {"plateau": plateau(run, model.recipe.phases[0].batch_size)}
+                trained += [(run, self._train(model, seed, run, 1.0))]
+            sequences, left = 0, None
+            for path, config in trained:
+                if left is None and (step := plateau(path)):
+                    left = sequences + _sequences(config, step)
+                sequences += _sequences(config, run_figures(path)["steps"])
+            return run_figures(run) | {"sequences": sequences, "plateau": left}
 
         return Job(model.name, PRETRAINING, {}, seed, run, work, self.finished)
 
@@ -165,7 +170,8 @@ class RecipeWork:
         shaped_by = all_settings(self._first.recipe), self._inputs_hash(name), self._suite.tables.seeds[0]
         return place_below(self._workdir, "data", name, *shaped_by)
 
-    def _train(self, model: SuiteModel, seed: int, run: Path, share: float, begin: Path | None = None) -> None:
+    def _train(self, model: SuiteModel, seed: int, run: Path, share: float, begin: Path | None = None) -> RunConfig:
+        """Trains a recipe for `share` of the budget, from the model of the run `begin`. Returns its settings."""
         from bert_jax.pretraining.pretrain import pretrain
 
         config = self.config(model)
@@ -180,4 +186,12 @@ class RecipeWork:
             evaluated = quarter if (begin or config.init) and config.evaluation.watch else sum(counts)
             values |= {"evaluation.every": evaluated, "checkpoints.every": quarter}
             values |= {f"phases.{number}.steps": count for number, count in enumerate(counts)}
-        self._processes.call(pretrain, config.set(values), run, log=log_of(run))
+        config = config.set(values)
+        self._processes.call(pretrain, config, run, log=log_of(run))
+        return config
+
+
+def _sequences(config: RunConfig, steps: int) -> int:
+    """The number of sequences that a training has seen after `steps` steps."""
+    begun = ((phase, steps - config.steps_of(number).start) for number, phase in enumerate(config.phases))
+    return sum(phase.batch_size * min(max(done, 0), phase.steps) for phase, done in begun)

@@ -59,8 +59,10 @@ def read_suite(
             values["models"] = [made for table in tables for made in _for_each(table, changes["models"])]
         elif isinstance(models := values.get("models"), list | tuple):
             values["models"] = [{"path": each} if isinstance(each, str) else each for each in models]
-        for name, sources in (rows or {}).items():
-            _set_rows(values.get("tasks", []), name, sources)
+        tasks = values.get("tasks", [])
+        if isinstance(tasks, list) and all(isinstance(task, dict) for task in tasks):  # or else they are refused below
+            for name, sources in (rows or {}).items():
+                _set_rows(tasks, name, sources)
         return _checked(SuiteTables(**values), path, only)
 
 
@@ -100,15 +102,16 @@ def _checked(tables: SuiteTables, path: Path, only: Sequence[str]) -> CheckedSui
         raise UsageError(f"{idle[0]} is for recipes, and every model is trained; leave it out")
     if not any(isinstance(recipe, FittedConfig) for recipe in recipes.values()):  # those are compared once fitted
         check_comparable(recipes, tables)
-    _check_beginnings(models)
+    _check_beginnings(models, tables)
     if not tables.tasks and not recipes:
         raise UsageError("it has no [[tasks]], and no recipe to pretrain; give at least one")
     tasks = _tasks(tables, only)
     return CheckedSuite(tuple(models), tasks, _combinations(tables.grid, tasks), tables, path)
 
 
-def _check_beginnings(models: Sequence[SuiteModel]) -> None:
-    """Raises UsageError if `begin` names no recipe, or a recipe that itself begins with another."""
+def _check_beginnings(models: Sequence[SuiteModel], tables: SuiteTables) -> None:
+    """Raises UsageError if `begin` names no recipe, or a recipe that itself begins with another, or if there is no
+    budget of which both have a half."""
     recipes = {model.name: model for model in models if model.recipe}
     for model in models:
         if model.begin is not None:
@@ -117,6 +120,8 @@ def _check_beginnings(models: Sequence[SuiteModel]) -> None:
                 raise UsageError(
                     f"{model.name} begins with {begun.name}, which begins with {begun.begin}; name another"
                 )
+            if tables.budget is None:
+                raise UsageError(f"{model.name} and {begun.name} take half of a budget each; add [budget]")
 
 
 def _model(table: ModelTable, tables: SuiteTables) -> SuiteModel:

@@ -140,14 +140,13 @@ class Summary:
 
     @property
     def pretrained(self) -> list[dict[str, Any]]:
-        """Of each finished pretraining: steps, sequences, and how many of these before it left the plateau."""
+        """Of each finished pretraining: steps, sequences, and how many of these before it left the plateau; sequences
+        and plateau with those of the recipe that it began with."""
         found, seconds = [], self.work.recipes.step_seconds()
         for job in (job for job in self.work.pretrainings() if job.done):
-            recipe, steps = self.suite.recipes[job.model].recipe, job.measured["steps"]
-            assert recipe
-            size = recipe.phases[0].batch_size
             row = {"model": job.model, "seed": job.seed, "run": str(job.path), "step_seconds": seconds.get(job.model)}
-            found.append(row | {"steps": steps, "sequences": steps * size, "plateau": job.measured["plateau"]})
+            # A release before this one kept no number of sequences.
+            found.append(row | {name: job.measured.get(name) for name in ("steps", "sequences", "plateau")})
         return found
 
     def table(self) -> list[dict[str, str]]:
@@ -194,14 +193,7 @@ class Summary:
                 "note",
                 "Held-out tokens: a recipe has scores for what it learned to predict, and none in other columns.",
             )
-        measured = [(row["task"], row["model"], row["metrics"]) for row in self.runs]
-        trained = [(job.task, job.model, job.measured) for job in self.work.pretrainings() if job.done]
-        for remark in dict.fromkeys(
-            f"{task}: {model}: {remark}"
-            for task, model, figures in (*trained, *measured)
-            for remark in figures.get("remarks", ())
-        ):
-            yield "note", remark
+        yield from (("note", text) for text in self._remarks())
         if AVERAGE in self.cells and self.without_verdict:
             tasks = ", ".join(self.without_verdict)
             yield "note", f"Averages aren't compared, as there is no verdict on {tasks}."
@@ -241,6 +233,25 @@ class Summary:
             export = best.needs and command_line("bert-jax", "export", best.needs.path, "FOLDER")
             exported = f"; to export its encoder: {export}" if export else ""
             yield f"{task.name}: to use {name}, with its best seed on the dev rows: {use}{exported}"
+
+    def _remarks(self) -> Iterator[str]:
+        """Yields the remarks on pretrainings and on trainings with the best settings, each with its seeds."""
+        seeds: dict[tuple[str, str, str], list[int]] = {}
+        rows = [
+            {"model": job.model, "task": job.task, "seed": job.seed, "metrics": job.measured}
+            for job in self.work.pretrainings()
+            if job.done
+        ]
+        for row in [*rows, *self.runs]:
+            task = self.suite.measured.get(row["task"])
+            model = next(model for model in self.suite.models if model.name == row["model"])
+            if not isinstance(task, FineTuning) or row["setting"] == self.work.best_setting(model, task):
+                for remark in row["metrics"].get("remarks", ()):
+                    seeds.setdefault((row["task"], row["model"], remark), []).append(row["seed"])
+        several = len(self.suite.tables.seeds) > 1
+        for (name, model_name, remark), having in seeds.items():
+            of_seeds = f" (seed {', '.join(map(str, having))})" if several else ""
+            yield f"{name}: {model_name}{of_seeds}: {remark}"
 
     def _edges(self) -> Iterator[str]:
         """Yields a sentence for each highest or lowest number of the grid that is the best for some model and task."""

@@ -177,6 +177,13 @@ def test_a_treebank_adds_a_road_and_a_missing_one_is_refused(tiny_config, docume
         open_models([], "absent", OpenedModels())
 
 
+def test_the_commands_have_the_languages_and_the_shares_of_the_sources(tiny_config, documents):
+    config = tiny_config.change(data={"source": ("text:a", "text:b"), "language": ("en", "de"), "weights": (1, 3)})
+    (scratch,) = found(config, documents, {}, language=None)
+    words = "--data.source text:a text:b --data.language en de --data.weights 1 3"
+    assert words in scratch.command
+
+
 def test_commands_and_figures_are_of_the_same_text_and_steps(tiny_config, documents, model):
     config = tiny_config.of_source("text:my texts/*.txt", "en")
     own, of_text, as_it_is, scratch = found(config, documents, {"runs/mine": model}, minutes=LARGE)

@@ -39,7 +39,7 @@ def test_copies_of_documents_and_lines_of_many_documents_are_found():
     documents = [[f"{ENGLISH} {number}", line] for number in range(30)]
     found = faults(*documents, documents[3], documents[3], [ENGLISH])
     assert found[DUPLICATES].count == 2
-    assert (found[BOILERPLATE].documents, found[BOILERPLATE].example) == (32, f"{line[:47]}...")
+    assert (found[BOILERPLATE].count, found[BOILERPLATE].documents) == (32, None)
     assert BOILERPLATE not in faults(*documents[:9])
     assert BOILERPLATE not in faults(*documents, *([f"{number}"] for number in range(3000)))  # one in a hundred
 

@@ -6,6 +6,9 @@ import shutil
 
 import pytest
 
+from bert_jax.run.recorded_config import write_config
+from bert_jax.run.run_files import RunFiles
+
 APART = "can&#x27;t be compared: they were measured on other"
 
 
@@ -47,3 +50,12 @@ def test_only_figures_of_the_same_sequences_and_masks_stand_in_one_table(tiny_ru
 def test_runs_that_were_measured_alike_stand_together_without_a_remark(changed, page_of):
     text = page_of(changed("a"), changed("b"))
     assert len(captions(text)) == 1 and APART not in text
+
+
+def test_settings_differ_also_where_one_run_has_more_of_them(tiny_run, tmp_path, page_of):
+    other = shutil.copytree(tiny_run.path, tmp_path / "longer")
+    config = RunFiles(other).config
+    write_config(other / "config.json", config.replace(phases=(*config.phases, config.phases[-1])))
+    text = page_of(tiny_run.path, other)
+    section = text[text.index('<section id="settings"') :]
+    assert "phases.1.steps" in section and "phases.0.steps" not in section

@@ -76,6 +76,7 @@ WRONG = {
     f"{MODELS}{TASK_TEXT}set = {{'optimizer.power' = 2.0}}": "the task sst2: --optimizer.power=2.0 has no effect: it needs --optimizer.schedule=polynomial; leave it out",
     f"{MODELS}{TASK_TEXT}[grid]\n'optimizer.decay-share' = [0.1]": "grid, with the task sst2: --optimizer.decay-share=0.1 has no effect",
     f"{RECIPE}set = {{'data.smoothing' = 0.5}}": "modern: --data.smoothing=0.5 has no effect",
+    f'{RECIPE}begin = "bert"\n[[models]]\nconfig = "experiments/bert"\n': "modern and bert take half of a budget each; add [budget]",
     f'{RECIPE}begin = "modern"': "modern begins with modern, which begins with modern; name another",
     f'{RECIPE}begin = "bert"\n[[models]]\nconfig = "experiments/bert"\nbegin = "modern"': "modern begins with bert, which begins with modern; name another",
     '[[models]]\nconfig = "base"\n[[models]]\nconfig = "tiny"\nset = {"model.max-positions" = 64, "phases.0.length" = 64, "phases.1.length" = 64}': "tiny can't be measured on the held-out sequences of base, masked by piece: --phases.0.length=128 is more than --model.max-positions=64",
@@ -305,6 +306,7 @@ REFUSED = {
     "text.toml": "text.toml: modern: no file matches 'absent.txt'",
     "adapted.toml": "adapted.toml: there is nothing at {}/absent; give a run, a checkpoint or ",
     "scratch.toml": "scratch.toml: scratch_small: no file matches 'absent.txt'",
+    "tasks.toml --task.train rows.tsv": "tasks.toml: tasks=",
     "columns.toml": "columns.toml: {}/train.tsv, line 2 has no column 'phrase'",
     "labels.toml": "labels.toml: {}/train.tsv has no 'stars' in any row",
 }
@@ -319,6 +321,7 @@ def test_what_files_tell_is_refused_before_jax_is_imported(stand_ins):
         "text": f'source = "absent.txt"\n[[models]]\npath = "one"\n{RECIPE}{TASK_TEXT}',
         "adapted": '[[models]]\nconfig = "adapt"\ninit = "./absent"\n',
         "scratch": 'source = "absent.txt"\n[[models]]\nconfig = "scratch_small"\n',
+        "tasks": f'tasks = "sst2"\n{MODELS}',
         "columns": f'{MODELS}{TASK_TEXT}texts = ["phrase"]\n',
         "labels": f'{MODELS}{TASK_TEXT}label = "stars"\n',
     }

@@ -2,6 +2,7 @@
 
 import itertools
 import json
+import operator
 import os
 import threading
 
@@ -122,17 +123,21 @@ begin = "left"
 [budget]
 seconds = 100
 """
-    stand_ins.run(text)
+    summary = stand_ins.run(text)
     _, first, second = pretrained(stand_ins)
     assert first.config.model.causal and first.steps == [250]
     assert second.steps == [1000] and second.config.init == str(first.path)
+    masked = summary.content["pretrained"][1]
+    assert (masked["steps"], masked["sequences"], masked["plateau"]) == (1000, 1250 * 32, 250 * 32)
 
 
 def test_recipes_with_phases_have_their_shares_of_the_steps(stand_ins):
     recipe = 'source = "text:some"\n[budget]\nsteps = 1000\n[[models]]\nconfig = "experiments/zh_stages"\n'
-    stand_ins.run(recipe)
+    (row,) = stand_ins.run(recipe).content["pretrained"]
     (call,) = pretrained(stand_ins)
     assert call.steps == [400, 300, 300]
+    sizes = [phase.batch_size for phase in call.config.phases]
+    assert row["sequences"] == sum(map(operator.mul, call.steps, sizes)) and row["plateau"] == 300 * sizes[0]
 
 
 def test_every_model_is_tuned_for_every_task_with_every_setting_and_seed(stand_ins):
