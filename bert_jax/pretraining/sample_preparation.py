@@ -148,7 +148,10 @@ def prepare_sample(
     size = len(given.vocabulary) if given else config.vocabulary.size
     began = time.perf_counter()
     trained = common or trained_tokenizer(sample.documents, config.replace(data=data), size)
-    training_seconds = time.perf_counter() - began
+    vocabulary_seconds, reading_seconds = 0.0, sample.text_bytes * sample.seconds / sample.bytes
+    if not common:
+        seconds = time.perf_counter() - began
+        vocabulary_seconds = _of_all_text(seconds, sample.kept_bytes, sample.text_bytes, config)
     lines = [plain(line) for document in sample.documents for line in document]
     shapes = list(dict.fromkeys(_Shape(phase.length, data.packed) for phase in config.phases))
     lengths = {*LENGTHS, *(shape.length for shape in shapes)}
@@ -162,16 +165,7 @@ def prepare_sample(
     if given:
         (prepared_by_trained,) = _prepared(sample, config, data, trained, {shapes[0]: 1}).values()
         pieces.append(_pieces("trained on this text", trained, prepared_by_trained))
-    cutting_seconds, shard_bytes = 0.0, 0.0
-    for shape in shapes:
-        in_training = config.data.dupe_factor / passes_of[shape]
-        cutting_seconds += in_training * prepared[shape].cutting_seconds
-        shards = prepared[shape].shards.items()
-        shard_bytes += in_training * sum(shard.size for name, shard in shards if name.startswith(TRAIN))
-    reading_seconds = sample.text_bytes * sample.seconds / sample.bytes
-    vocabulary_seconds = 0.0 if given else reading_seconds
-    if not given and not common:
-        vocabulary_seconds += _of_all_text(training_seconds, sample.kept_bytes, sample.text_bytes, config)
+    work = [_Work.of(prepared[shape], config.data.dupe_factor / passes_of[shape]) for shape in shapes]
     return SamplePreparation(
         sentences=round(scale * first.sentences),
         words=round(sum(len(line.split()) for line in lines) * sample.text_bytes / sample.kept_bytes),
@@ -188,11 +182,26 @@ def prepare_sample(
         time=PreparationTime(
             chunks=max(round(sample.text_bytes / data.chunk_bytes), 1),
             shuffled_bytes=round(sample.text_bytes),
-            shard_bytes=round(scale * shard_bytes),
-            vocabulary_seconds=vocabulary_seconds,
-            work_seconds=reading_seconds + scale * (prepared[shapes[0]].text_seconds + cutting_seconds),
+            shard_bytes=round(scale * sum(each.shard_bytes for each in work)),
+            vocabulary_seconds=0.0 if given else reading_seconds + vocabulary_seconds,
+            work_seconds=reading_seconds + scale * (work[0].text_seconds + sum(each.cutting_seconds for each in work)),
         ),
     )
+
+
+class _Work(NamedTuple):
+    """What the sequences of one shape take, for the sample."""
+
+    text_seconds: float
+    """Time to split and encode the text, which all shapes share."""
+    cutting_seconds: float
+    shard_bytes: float
+
+    @classmethod
+    def of(cls, prepared: PreparedData, times: float) -> "_Work":
+        """`times`: the passes of the training over the text for each pass of the preparation."""
+        shards = sum(shard.size for name, shard in prepared.shards.items() if name.startswith(TRAIN))
+        return cls(prepared.text_seconds, times * prepared.cutting_seconds, times * shards)
 
 
 class CommonVocabulary(NamedTuple):
