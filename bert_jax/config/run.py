@@ -109,6 +109,10 @@ class RunConfig(TrainingConfig):
         return super().set(values)
 
     @property
+    def compared_from_start(self) -> tuple[str, ...]:
+        return ("evaluation.max_sequences",) if self.init and self.evaluation.watch else ()
+
+    @property
     def vocabulary_model(self) -> str | None:
         """The model whose tokenizer the run takes, or only its cleaning of text beside `vocabulary.file`: `init`,
         unless its vocabulary is exchanged, or `teacher`. None if there is no such model."""

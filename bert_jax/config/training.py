@@ -164,7 +164,7 @@ class OperationConfig(Settings):
 class TrainingConfig(OperationConfig):
     """The settings of one training, with every phase planned: the input of the training loop.
 
-    A continued run may change all settings except those in `IDENTITY`.
+    A continued run may change all settings except those in `IDENTITY` and in `compared_from_start`.
     """
 
     IDENTITY: ClassVar[tuple[str, ...]] = ("model", "optimizer", "phases", "init", "seed")
@@ -210,6 +210,12 @@ class TrainingConfig(OperationConfig):
                 )
         if self.profile_steps and not (self.profiled and self.profiled[-1] <= self.steps):
             yield f"{self._current('profile_steps')} are none of the run's {self.steps:,} steps; give FIRST:LAST"
+
+    @property
+    def compared_from_start(self) -> tuple[str, ...]:
+        """Settings, by dotted name, that a continued run may not change either, as it compares what is measured at the
+        end with what was measured before the first step."""
+        return ()
 
     @property
     def steps(self) -> int:

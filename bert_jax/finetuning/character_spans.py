@@ -1,10 +1,12 @@
 """Character spans in a text, of words, pieces and entities; and entities written as tags of words."""
 
+import itertools
 import re
 import unicodedata
 from bisect import bisect_left, bisect_right
 from collections import Counter
 from collections.abc import Iterable, Sequence
+from functools import cached_property
 from itertools import pairwise
 from typing import Any
 
@@ -59,6 +61,7 @@ def tags_of(record: Record, name: str, text: str, repairs: Counter[str]) -> list
     """
     spans, places = _checked(record, name, text, repairs), word_places(text)
     begins, ends = [place[0] for place in places], [place[1] for place in places]
+    in_characters, known_begins, known_ends = CharacterOffsets(text), {*begins}, {*ends}
     tags = [OUTSIDE] * len(places)
     free = 0
     for begin, end, kind in spans:
@@ -68,7 +71,7 @@ def tags_of(record: Record, name: str, text: str, repairs: Counter[str]) -> list
             tags[word] = f"{'B' if word == own.start else 'I'}-{kind}"
         repairs[_LOST] += not own
         if own and (begins[first] < begin or ends[last - 1] > end):
-            in_words = in_characters(text, begin) in begins and in_characters(text, end) in ends
+            in_words = in_characters(begin) in known_begins and in_characters(end) in known_ends
             repairs[_IN_UNITS if in_words else _EXTENDED] += 1
         free = max(free, last)
     return tags
@@ -90,9 +93,9 @@ def spans_of(tags: Sequence[str], places: Sequence[Range]) -> list[list[int | st
 
 def _checked(record: Record, name: str, text: str, repairs: Counter[str]) -> list[tuple[int, int, str]]:
     """The spans of a record, in text order."""
-    value, spans = list_or_value(record, name), []
+    value, spans, in_characters = list_or_value(record, name), [], CharacterOffsets(text)
     for written in value if isinstance(value, list) else [value]:
-        span = _span(record, name, text, written, repairs)
+        span = _span(record, name, text, in_characters, written, repairs)
         if span is None:
             raise UsageError(
                 f"{record.place}: {name!r} has {written!r:.60} and the text {len(text):,} characters; give the "
@@ -111,7 +114,9 @@ def _checked(record: Record, name: str, text: str, repairs: Counter[str]) -> lis
     return spans
 
 
-def _span(record: Record, name: str, text: str, written: Any, repairs: Counter[str]) -> tuple[int, int, str] | None:
+def _span(
+    record: Record, name: str, text: str, in_characters: "CharacterOffsets", written: Any, repairs: Counter[str]
+) -> tuple[int, int, str] | None:
     """Begin, end and type of a span; None if it is written in another way or leaves the text.
 
     A span is written as [begin, end, type], or an object as Prodigy, doccano and Label Studio write it. If it has the
@@ -125,7 +130,7 @@ def _span(record: Record, name: str, text: str, written: Any, repairs: Counter[s
         if copy and isinstance(begin, int) and isinstance(end, int):
             there = text[max(begin, 0) : end]
             if _letters(copy) != _letters(there):
-                begin, end = in_characters(text, begin), in_characters(text, end)
+                begin, end = in_characters(begin), in_characters(end)
                 repairs[CONVERTED] += 1
             if _letters(copy) != _letters(text[max(begin, 0) : end]):
                 raise UsageError(
@@ -144,9 +149,20 @@ def _letters(text: str) -> str:
     return "".join(unicodedata.normalize("NFKC", text).casefold().split())
 
 
-def in_characters(text: str, offset: int) -> int:
-    """How many characters the first `offset` UTF-16 units of `text` are, as JavaScript counts them."""
-    return len(text.encode("utf-16-le", "surrogatepass")[: 2 * max(offset, 0)].decode("utf-16-le", "ignore"))
+class CharacterOffsets:
+    """Converts offsets in UTF-16 units, as JavaScript counts them, to offsets in characters of `text`."""
+
+    def __init__(self, text: str):
+        self._text = text
+
+    @cached_property
+    def _ends(self) -> list[int]:
+        """The number of units up to the end of each character."""
+        return [*itertools.accumulate(1 + (letter > "\uffff") for letter in self._text)]
+
+    def __call__(self, offset: int) -> int:
+        """How many characters are whole in the first `offset` units."""
+        return bisect_right(self._ends, offset)
 
 
 def counted_tags(tags: Sequence[str]) -> dict[str, str]:

@@ -138,10 +138,12 @@ def plan_finetuning(config: FinetuneConfig, run: RunDirectory) -> FineTuningPlan
         say("two dropout masks of a text teach nothing from random parameters (task.pairs=dropout, from_random=True)")
     learned, measured = read_rows(config, started)
     task = learned.task.config
-    others = {
-        name: read_labelled(make_task(learned.task.config.replace(dev=source, other_dev=()), started.tokenizer))
-        for name, source in task.other_sets.items()
-    }
+    others = dict[str, LabelledRows]()
+    for name, source in task.other_sets.items():
+        measuring = make_task(learned.task.config.replace(dev=source, other_dev=()), started.tokenizer)
+        others[name] = read_labelled(measuring)
+        if not others[name].judged:
+            measuring.metric(others[name].golds)  # raises for a metric that doesn't fit
     sets = {"train": RowSet(str(task.train), learned.records)} if learned.records else {}
     if measured and task.dev_source:
         sets["dev"] = RowSet(task.dev_source, measured.records)

@@ -11,7 +11,7 @@ from jaxtyping import Bool, Float
 
 from bert_jax.batching.sequences import joined
 from bert_jax.config.task import SpanConfig, TaskConfig
-from bert_jax.finetuning.character_spans import CONVERTED, characters_of, in_characters, pieces_of
+from bert_jax.finetuning.character_spans import CONVERTED, CharacterOffsets, characters_of, pieces_of
 from bert_jax.finetuning.columns import text, whole_number
 from bert_jax.finetuning.metrics import answer_metrics, scored
 from bert_jax.finetuning.task import EMPTY, Example, Outcome, Prediction, Task, Wrong, probabilities
@@ -60,11 +60,13 @@ def with_best_context(all_windows: Sequence[range], count: int) -> list[Bool[np.
     A piece has its best context in the window with the largest min(pieces to its left, pieces to its right) + 0.01 x
     window size, as in the original's run_squad.py. The first of several such windows counts.
     """
-    scores = np.full((len(all_windows), count), -np.inf)
-    for row, window in zip(scores, all_windows, strict=True):
-        inside = np.arange(len(window))
-        row[window.start : window.stop] = np.minimum(inside, len(window) - 1 - inside) + 0.01 * len(window)
-    best = scores.argmax(axis=0) if count else np.arange(0)
+    best, best_scores = np.zeros(count, int), np.full(count, -np.inf)
+    for number, window in enumerate(all_windows):
+        inside, here = np.arange(len(window)), slice(window.start, window.stop)
+        scores = np.minimum(inside, len(window) - 1 - inside) + 0.01 * len(window)
+        better = scores > best_scores[here]
+        best[here][better] = number
+        best_scores[here][better] = scores[better]
     return [best[window.start : window.stop] == number for number, window in enumerate(all_windows)]
 
 
@@ -213,7 +215,7 @@ class SpanTask(Task[list[str]]):
         begin = whole_number(record, "answer_start", start, repairs)
         begin, answer = begin + len(answer) - len(answer.lstrip()), answer.strip()
         if begin < 0 or not answer or context[begin : begin + len(answer)] != answer:
-            begin = in_characters(context, begin)
+            begin = CharacterOffsets(context)(begin)
             if not answer or context[begin : begin + len(answer)] != answer:
                 repairs[_ELSEWHERE] += 1
                 return None

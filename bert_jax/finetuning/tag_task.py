@@ -1,6 +1,7 @@
 """A tag for every word."""
 
 import re
+from bisect import bisect_left
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from itertools import pairwise
@@ -128,16 +129,14 @@ class TagTask(Task[list[str]]):
         cuts = _cuts(sorted({0, *(piece for piece in first if piece is not None)}), len(spans), room)
         repairs[_PARTS.format(self.config.max_length)] += len(cuts) > 2
         targets = None if tags is None else self._targets(first, tags, repairs)
-        parts = []
+        parts, words = [], sorted((piece, word) for word, piece in enumerate(first) if piece is not None)
         for begin, end in pairwise(cuts):
             here = range(begin, min(end, begin + room))
             repairs[_LONG.format(self.config.max_length)] += here.stop < end
             part = Example((joined([[spans[number].id for number in here]], vocabulary, self.config.max_length),))
             if targets is None:
-                numbered = enumerate(first)
-                tokens = {
-                    word: piece - begin + before for word, piece in numbered if piece is not None and piece in here
-                }
+                own = words[bisect_left(words, (here.start,)) : bisect_left(words, (here.stop,))]
+                tokens = {word: piece - begin + before for piece, word in own}
                 parts.append(part._replace(origin=tokens))
             else:
                 inside = [targets.get(number, IGNORED) for number in here]

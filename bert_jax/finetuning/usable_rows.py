@@ -8,10 +8,12 @@ from bert_jax.finetuning.columns import label_text
 from bert_jax.finetuning.task import Task
 from bert_jax.records.record import Record
 from bert_jax.system.bucket import place_of
-from bert_jax.system.errors import UsageError
+from bert_jax.system.errors import Setting, UsageError
 
 _LISTED_ROWS = 5
 """Most rows that an error lists."""
+_MOST_UNLABELLED = 0.1
+"""Largest share of rows whose label "-" is taken as missing. SNLI has 0.002."""
 _VERDICTS = {
     "answer": ("accept", "reject ignore", "rejected or ignored in Prodigy"),
     "status": ("default edited validated submitted draft pending completed", "discarded", "discarded in Argilla"),
@@ -56,6 +58,11 @@ def usable_rows(
     if config.task_kind.loss == "classes":
         labels = [label_text(one.value(config.label)) if one.has(config.label) else "" for one in records]
         marks = _no_labels(config, set(labels) - {""})
+        if "-" in marks and labels.count("-") > _MOST_UNLABELLED * len(labels):
+            raise UsageError(
+                f"{source}: {labels.count('-'):,} of {len(labels):,} rows have the label '-', which stands for a "
+                f"missing one; if it is a class, name all of them by {Setting('task.labels')}, otherwise leave these rows out"
+            )
         records = [one for one, label in zip(records, labels, strict=True) if label not in marks]
         repairs[f"rows without a label ({' and '.join(sorted(marks))}) left out"] += len(labels) - len(records)
     empty = [record for record in records if not kind.is_labelled(config, record)]

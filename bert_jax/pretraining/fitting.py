@@ -41,6 +41,8 @@ less, and 1e-3 brought the vectors of texts closer together (docs/experiments.md
 _HARSH = 10
 """A learning rate of this many times GENTLE_RATE, or more, harms a trained encoder."""
 _FEWEST_EPOCHS = 0.1
+_SLOWER = 1.1
+"""A larger batch isn't taken if its rows take this many times as long."""
 _WANTED_STEPS, _LARGEST_BATCH = 1000, 256
 """Within a budget of minutes the batch is doubled, up to _LARGEST_BATCH rows, while _WANTED_STEPS steps or more remain.
 """
@@ -290,7 +292,9 @@ def _within_minutes(config: RunConfig, minutes: float, most_rows: float, opened:
     while rows_in(row_seconds) >= 2 * batch_size * _WANTED_STEPS and 2 * batch_size <= largest:
         if (of_larger := _row_seconds_in_memory(config, size, 2 * batch_size)) is None:
             break
-        row_seconds, batch_size = min(row_seconds, of_larger), 2 * batch_size
+        if of_larger > _SLOWER * row_seconds:  # as where a larger batch doesn't fit into a CPU's caches
+            break
+        row_seconds, batch_size = of_larger, 2 * batch_size
     rows, planned = rows_in(row_seconds), sum(phase.steps for phase in config.phases)
     steps = [max(1, round(rows / batch_size * phase.steps / planned)) for phase in config.phases]
     phases = [

@@ -9,8 +9,9 @@ from bert_jax.config.language import has_turkish_case
 from bert_jax.config.model import ModelConfig
 from bert_jax.config.run import RunConfig
 from bert_jax.instances.held_out import training_documents
-from bert_jax.interchange.tokenizer_config import PublishedFolder
+from bert_jax.interchange.tokenizer_config import ADDED_TOKENS, SPECIAL_TOKENS_MAP, PublishedFolder
 from bert_jax.interchange.tokenizer_files import read_tokenizer
+from bert_jax.interchange.vocabulary_files import VOCABULARIES
 from bert_jax.pretraining.mixture import open_text
 from bert_jax.records.corpus import text_content
 from bert_jax.records.sample import sample_documents, sample_mixture
@@ -30,6 +31,8 @@ from bert_jax.text.vocabulary import MOST_PIECES
 from bert_jax.text.vocabulary_training import share_of_long_words, train_tokenizer
 from bert_jax.text.wordpiece import WordPieceTokenizer
 
+_FILES = {*VOCABULARIES, "merges.txt", ADDED_TOKENS, SPECIAL_TOKENS_MAP}
+"""Names of files that a published tokenizer is read from, beside those that begin with tokenizer or vocab."""
 _MOST_CUT = 0.01
 """Largest share of characters in words that are too long for a WordPiece tokenizer; above it, a warning is printed."""
 _FEW_CAPITALS = 1e-3
@@ -151,8 +154,12 @@ def _content(config: RunConfig) -> str | None:
     files = []
     for path in places:
         directory = tokenizer_directory(path)
-        inside = sorted((directory or path).iterdir()) if path.is_dir() else [path]
-        files += [file for file in inside if file == path or file.name.startswith(("tokenizer", "vocab"))]
+        if path.is_dir():
+            inside = sorted((directory or path).iterdir())
+            files += [file for file in inside if file.name.startswith(("tokenizer", "vocab")) or file.name in _FILES]
+        else:
+            merges = path.with_name("merges.txt")  # read with a vocab.json
+            files += [path, merges] if path.suffix == ".json" and merges.is_file() else [path]
     if not all(file.is_file() for file in files):
         return None
     return content_hash(*files)

@@ -243,7 +243,10 @@ class RunDirectory:
         before = self.files.config
         if type(before) is not type(config):
             raise UsageError(f"{self.path} is a run that was {before.TRAINED}; choose another --workdir")
-        changed = [change for change in differences(before, config) if change[0].partition(".")[0] in config.IDENTITY]
+        identity = {*config.IDENTITY, *config.compared_from_start}
+        changed = [
+            change for change in differences(before, config) if {change[0], change[0].partition(".")[0]} & identity
+        ]
         may_change = "phases" if same_until(self.newest_step or 0, before.phases, config.phases) else None
         replanned = [change for change in changed if change[0].partition(".")[0] == may_change]
         if refused := [change for change in changed if change not in replanned]:

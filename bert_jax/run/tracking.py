@@ -159,7 +159,9 @@ def _mlflow(run: TrackedRun) -> Tracker:
 
     def log(step: int, values: Mapping[str, float]) -> None:
         now = int(1000 * time.time())
-        client.log_batch(run_id, [Metric(name, value, now, step) for name, value in values.items()])
+        # MLflow takes no @ in a name, as in ndcg@10.
+        metrics = [Metric(name.replace("@", "_at_"), value, now, step) for name, value in values.items()]
+        client.log_batch(run_id, metrics)
 
     return Tracker(log, lambda finished: client.set_terminated(run_id, "FINISHED" if finished else "KILLED"), run_id)
 

@@ -149,6 +149,27 @@ def test_other_dev_rows_are_measured_and_choose_nothing(config, tmp_path, monkey
     assert results["baseline"]["same/accuracy"] == results["baseline"]["accuracy"]
 
 
+def test_a_metric_that_other_dev_rows_do_not_have_is_refused_before_training(config, tmp_path):
+    pairs, scored = tmp_path / "pairs.jsonl", tmp_path / "scored.jsonl"
+    texts = [(f"the {word} house", f"a {word} home") for word in ("old", "quiet", "small", "near")]
+    pairs.write_text("".join(json.dumps({"sentence1": one, "sentence2": other}) + "\n" for one, other in texts))
+    rows = [{"sentence1": one, "sentence2": other, "label": number / 4} for number, (one, other) in enumerate(texts)]
+    scored.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    task = TaskConfig(
+        name="x",
+        kind="vectors",
+        texts=("sentence1", "sentence2"),
+        train=str(pairs),
+        dev=str(pairs),
+        other_dev=(f"sts={scored}",),
+        metric="ndcg@10",
+        batch_size=2,
+        max_length=16,
+    )
+    with pytest.raises(UsageError, match="--task.metric=ndcg@10 can't be measured, as the dev pairs have scores"):
+        plan_finetuning(config.replace(task=task), RunDirectory(tmp_path / "run"))
+
+
 @pytest.mark.parametrize("steps, planned", [((8,), "bfloat16"), ((0,), "auto")], ids=["run", "imported"])
 def test_the_compute_type_is_that_of_the_run_or_auto_for_an_imported_model(
     config, tiny_run, tmp_path, monkeypatch, steps, planned

@@ -66,7 +66,6 @@ def test_a_column_of_answers_that_the_task_reads_or_that_no_tool_writes_leaves_o
         (None, ["-1", "0", "1", "2"], True),
         (None, [-1.0, 0.0, 1.0, 2.0], True),
         (None, ["-1", "no", "yes"], False),
-        (None, ["-1", "0", "1", "2", "-"], True),
         # as in an evaluation, whose labels are those of the training rows
         (("0", "1"), ["-1", "0"], True),
         (("no", "yes"), ["-1", "no"], False),
@@ -79,6 +78,15 @@ def test_minus_one_is_no_label_only_beside_0_to_n(known, labels, left_out):
     none = {"-", "-1", "-1.0"} if left_out else set()
     kept = [number for number, label in enumerate(labels, 1) if str(label) not in none]
     assert usable(CONFIGS["class"].replace(labels=known), *rows) == kept
+
+
+def test_a_dash_of_many_rows_is_no_missing_label():
+    rows = [{"text": "a", "label": label} for label in ["-", "hate", "hate"]]
+    with pytest.raises(UsageError, match="1 of 3 rows have the label '-'.*; if it is a class, name all of them by"):
+        usable(CONFIGS["class"], *rows)
+    assert usable(CONFIGS["class"].replace(labels=("-", "hate")), *rows) == [1, 2, 3]
+    few = [{"text": "a", "label": label} for label in ["-", *["hate", "none"] * 10]]
+    assert len(usable(CONFIGS["class"], *few)) == 20
 
 
 def test_minus_one_is_no_choice():

@@ -120,6 +120,12 @@ def test_minutes_fit_batch_and_steps_to_a_measured_step(adapt, monkeypatch):
     assert [phase.steps for phase in fitted(adapt.replace(minutes=2)).phases] == [5, 10]
 
 
+def test_a_larger_batch_whose_rows_take_longer_is_not_taken(adapt, monkeypatch):
+    monkeypatch.setattr(fitting, "_row_seconds", lambda config, size, batch: 0.001 if batch < 32 else 0.0013)
+    phases = fitted(adapt.set({"vocabulary.size": 90}).replace(minutes=2)).phases
+    assert [(phase.batch_size, phase.steps) for phase in phases] == [(16, 2500), (16, 5000)]
+
+
 def test_a_model_that_is_the_teacher_too_is_opened_once_and_the_measured_step_has_it(adapt, tmp_path, monkeypatch):
     opened, taught = [], []
     real = TrainedModel.open

@@ -39,6 +39,19 @@ def test_another_kind_leaves_nothing_of_the_one_before(tiny_config, tmp_path):
         assert {path.name for path in run.tokenizer.iterdir()} == {name, "tokenizer_config.json", "origin.json"}
 
 
+def test_a_published_vocabulary_is_read_again_if_any_of_its_files_changed(tiny_config, tmp_path):
+    folder = tmp_path / "published"
+    folder.mkdir()
+    for name in ("spiece.model", "merges.txt", "vocab.json", "added_tokens.json"):
+        (folder / name).write_text("one")
+    for given in (folder, folder / "vocab.json"):
+        config = tiny_config.replace(vocabulary=VocabularyConfig(file=str(given)))
+        for name in ("spiece.model", "merges.txt", "added_tokens.json") if given == folder else ("merges.txt",):
+            before = vocabulary_step._content(config)
+            (folder / name).write_text(f"{given} other")
+            assert vocabulary_step._content(config) != before
+
+
 def test_a_given_vocabulary_is_used_as_it_is_and_read_again_if_it_was_changed(
     tiny_run, tiny_config, tmp_path, monkeypatch
 ):

@@ -37,6 +37,15 @@ def test_a_run_under_way_refuses_to_become_another_and_names_the_fields(tmp_path
     assert RunFiles(tmp_path).config.logging.every == 7
 
 
+def test_a_run_that_is_compared_with_its_start_keeps_its_number_of_held_out_sequences(tmp_path):
+    watched = RunConfig(init="some", evaluation={"watch": True, "max_sequences": 64})
+    RunDirectory(tmp_path).open(watched)
+    under_way(tmp_path)
+    with pytest.raises(UsageError, match="--evaluation.max-sequences is 64 there and 16 now"):
+        RunDirectory(tmp_path).open(watched.change(evaluation={"max_sequences": 16}))
+    RunDirectory(tmp_path).open(watched.change(evaluation={"every": 7}))
+
+
 def test_a_run_in_a_bucket_is_not_to_be_deleted_by_a_command_for_folders(bucket_server, bucket):
     RunDirectory(f"{bucket}/run").open(RunConfig())
     bucket_server.put(f"{bucket}/run/checkpoints/00000001/manifest.json".removeprefix("gs://"), b"{}")

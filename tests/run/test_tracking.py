@@ -146,10 +146,11 @@ def test_mlflow_in_a_folder(tmp_path, config):
     for step in (10, 20):
         [tracker] = open_trackers(config, tmp_path, step - 10)
         with tracker:
-            tracker.log(step, {"train/loss": step / 10})
+            tracker.log(step, {"train/loss": step / 10, "eval/ndcg@10": 0.5})
     run = client(tracking_uri=uri).get_run(json.loads((tmp_path / "trackers.json").read_text())["mlflow"]["id"])
     history = client(tracking_uri=uri).get_metric_history(run.info.run_id, "train/loss")
     assert [(metric.step, metric.value) for metric in history] == [(10, 1.0), (20, 2.0)]
+    assert run.data.metrics["eval/ndcg_at_10"] == 0.5
     assert run.info.status == "FINISHED" and run.data.params["model.num_layers"] == "2"
 
 
