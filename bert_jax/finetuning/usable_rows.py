@@ -61,7 +61,8 @@ def usable_rows(
         if "-" in marks and labels.count("-") > _MOST_UNLABELLED * len(labels):
             raise UsageError(
                 f"{source}: {labels.count('-'):,} of {len(labels):,} rows have the label '-', which stands for a "
-                f"missing one; if it is a class, name all of them by {Setting('task.labels')}, otherwise leave these rows out"
+                f"missing one; if it is a class, name all of them by {Setting('task.labels')}, otherwise leave these "
+                "rows out"
             )
         records = [one for one, label in zip(records, labels, strict=True) if label not in marks]
         repairs[f"rows without a label ({' and '.join(sorted(marks))}) left out"] += len(labels) - len(records)

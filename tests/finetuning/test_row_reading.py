@@ -26,7 +26,7 @@ def remarks(tmp_path, wordpiece, rows, **settings):
         (("Anger", "anger"), "'Anger' (12), 'anger' (12) differ in spelling alone"),
         (("yes", "true"), "differ in spelling alone"),
         (tuple(f"0.{number}" for number in range(24)), "labels are numbers: for measurements set"),
-        (("-", "a", "b"), ""),
+        (("-", *("a", "b") * 8), ""),
         (("-1", "0", "1"), ""),  # a third each: a class like the others
         (("-1", *("0", "1") * 8), "2 rows have the label '-1': if they have none, name the others by --task.labels"),
         (("a ", "b"), "train: 12 labels have blanks around them, which are taken off"),
