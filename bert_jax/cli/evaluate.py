@@ -23,6 +23,7 @@ class Evaluate(JsonArguments, RowsArguments, InferenceArguments):
     ALIASES = RowsArguments.ALIASES | {
         "data.source": "data",
         "task.dev": "data",
+        "task.unlabelled": "unlabelled",
         "data.language": "language",
         "data.words": "words",
         "objective.units": "units",

@@ -18,12 +18,14 @@ class FillMask(InferenceArguments):
     """Pieces to show for each [MASK]."""
     together: bool = False
     """Fill all [MASK] together, ranked by joint probability."""
-    candidates: tuple[str, ...] = ()
+    candidates: tuple[str, ...] | None = None
     """Words, of one piece or several: show the probability of each in place of the one [MASK]."""
 
     def execute(self) -> None:
         from bert_jax.system.figures import print_rows
 
+        if self.candidates is not None and not self.candidates:
+            raise UsageError("--candidates names no word; give some, or leave it out")
         if self.candidates and self.together:
             raise UsageError("--candidates stand in place of one [MASK], and --together fills several; leave one out")
         bert = self.loaded(self.run, self.dtype)

@@ -96,7 +96,9 @@ class SearchCorpus:
         elif file is not None:
             self._texts = read_texts(file, tuple(columns), self.repairs, self._ids)
         else:
-            self._texts = python_texts(source, "search")
+            if len(columns) > 2:
+                raise UsageError(f"columns={list(columns)} are {len(columns)}; give one, or a pair's two")
+            self._texts = python_texts(source, "search", columns=tuple(columns), ids=self._ids)
 
     @property
     def size(self) -> int | None:
@@ -222,8 +224,10 @@ def _check(queries: Sequence[str], top: int) -> None:
     whole_number("top", top)
     if not queries:
         raise UsageError("there is no query; give a text to search for")
-    if not all(query.strip() for query in queries):
-        raise UsageError("the query is empty; give some words")
+    for number, query in enumerate(queries, 1):
+        if not query.strip():
+            which = f"query {number}" if len(queries) > 1 else "the query"
+            raise UsageError(f"{which} is empty; give some words")
 
 
 class _BestRows:

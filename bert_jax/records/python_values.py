@@ -2,7 +2,8 @@
 
 import math
 import os
-from collections.abc import Iterable, Iterator, Mapping
+from collections import deque
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -58,24 +59,36 @@ def python_rows(rows: TaskRows, use: str, what: str = "rows") -> Iterator[Any]:
     return _values(rows, features, use, element)
 
 
-def python_texts(texts: Texts, use: str, pairs: bool = True) -> Iterator[Any]:
+def python_texts(
+    texts: Texts, use: str, pairs: bool = True, columns: Sequence[str] = (), ids: deque[str] | None = None
+) -> Iterator[Any]:
     """Yields the texts of `texts`, and pairs of texts too if `pairs` is true.
 
-    The text of a row of columns is its column `text`, or its only column. A missing text becomes an empty one, and a
-    line says at the end how many were missing. Raises UsageError as `python_rows` does, and for an element of another
-    type.
+    The text of a row is that of `columns` (two make a pair); without them its column `text`, or its only column. Before
+    each text, its row's id is appended to `ids`: its column `_id` or `id`; "" if it has neither. A missing text becomes
+    an empty one, and a line says at the end how many were missing. Raises UsageError as `python_rows` does, and for an
+    element of another type, or without these columns.
     """
-    return _texts(python_rows(texts, use, "texts"), use, pairs)
+    return _texts(python_rows(texts, use, "texts"), use, pairs, columns, ids)
 
 
-def _texts(rows: Iterator[Any], use: str, pairs: bool) -> Iterator[Any]:
+def _texts(rows: Iterator[Any], use: str, pairs: bool, columns: Sequence[str], ids: deque[str] | None) -> Iterator[Any]:
     number = missing = 0
     for number, row in enumerate(rows, 1):
         text = row
-        if isinstance(row, Mapping):
+        if ids is not None:
+            named = (row.get(column) for column in ("_id", "id")) if isinstance(row, Mapping) else ()
+            ids.append(next((str(value) for value in named if value is not None), ""))
+        if columns:
+            if not isinstance(row, Mapping) or not {*columns} <= row.keys():
+                held = f"a row of {listed(row)}" if isinstance(row, Mapping) else quoted(row)
+                raise UsageError(f"{use}: text {number:,} is {held}, and columns={listed(columns)} are to be searched")
+            text = row[columns[0]] if len(columns) == 1 else tuple(row[column] for column in columns)
+        elif isinstance(row, Mapping):
             if "text" not in row and len(row) != 1:
                 raise UsageError(
-                    f"{use}: text {number:,} is a row of {listed(row)}; give the column of the texts, or name it 'text'"
+                    f"{use}: text {number:,} is a row of {listed(row)}; give one column alone, as rows['NAME'], or "
+                    "name it 'text'"
                 )
             text = row["text"] if "text" in row else next(iter(row.values()))
         parts = text if isinstance(text, tuple | list) else (text,)

@@ -100,7 +100,17 @@ def _lines(objects: Iterable[dict[str, Any]]) -> Iterator[str]:
         try:
             yield json.dumps(values, ensure_ascii=False, allow_nan=False, default=_iso) + "\n"
         except (TypeError, ValueError) as error:
-            raise UsageError(f"row {number:,} can't be written as JSON ({error}): {quoted(values)}") from None
+            column = next((name for name, value in values.items() if not _is_json(value)), None)
+            culprit = f"{column!r}: {quoted(values[column])}; leave the column out" if column else quoted(values)
+            raise UsageError(f"row {number:,} can't be written as JSON ({error}): {culprit}") from None
+
+
+def _is_json(value: Any) -> bool:
+    try:
+        json.dumps(value, allow_nan=False, default=_iso)
+    except (TypeError, ValueError):
+        return False
+    return True
 
 
 def _iso(value: Any) -> str:

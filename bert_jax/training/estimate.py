@@ -113,7 +113,8 @@ def steps_in_words(phase: Phase, done: int, batch: str) -> str:
     """The number of steps of a phase, how many of them are left, and the `batch` of a step in words."""
     left = f" ({max(0, phase.steps - done):,} left)" if done else ""
     tokens = phase.steps * phase.batch_size * phase.length
-    return f"{counted(phase.steps, 'steps')}{left} of {batch}, {tokens:.3e} tokens at most"
+    shown = f"{tokens:,}" if tokens < 1_000_000 else f"{tokens:.3e}"
+    return f"{counted(phase.steps, 'steps')}{left} of {batch}, {shown} tokens at most"
 
 
 def memory_line(phase: Phase, memory: Memory, mesh: Mesh) -> tuple[str, str]:

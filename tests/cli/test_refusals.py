@@ -65,6 +65,7 @@ REFUSALS = {
     # Counts
     "inspect {run} --rows 0": "--rows 0: expected a whole number above 0",
     "export {run} out --average 0": "--average 0: expected a whole number above 0",
+    "fill-mask {run} 'a [MASK]' --candidates": "--candidates names no word; give some, or leave it out",
     "fill-mask {run} 'a [MASK]' --top -1": "top=-1 is no whole number of at least 1",
     # Vocabularies
     "vocab --extend vocab.txt --words absent": "no file of words at",

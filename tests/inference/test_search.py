@@ -76,13 +76,15 @@ def test_a_stream_of_texts_is_searched_block_by_block(bert, small_blocks):
 @pytest.mark.parametrize(
     "queries, texts, named, words",
     [
-        (["a", " \n"], ["a"], {}, "the query is empty; give some words"),
+        (["a", " \n"], ["a"], {}, "query 2 is empty; give some words"),
         ("\udcff", ["a"], {}, "'\\udcff' has half of a surrogate pair, which is no character"),
         ([], ["a"], {}, "there is no query; give a text"),
         ("a", ["a"], {"top": 0}, "top=0 is no whole number of at least 1"),
         ("a", ["a"], {"width": 33}, "width=33 is not possible: this model's vectors have 32 numbers; give 1 to 32"),
         ("a", ["", " "], {}, "the corpus has nothing to search"),
         ("a", ["a", {"title": "a", "body": "b"}], {}, "is a row of 'title', 'body'"),
+        ("a", [{"title": "a"}], {"columns": ["body"]}, "text 1 is a row of 'title', and columns='body' are to be"),
+        ("a", ["a"], {"columns": ["body"]}, "text 1 is 'a', and columns='body' are to be searched"),
     ],
 )
 def test_wrong_input_is_refused(bert, queries, texts, named, words):
@@ -106,3 +108,14 @@ def test_a_diverged_model_is_refused(bert):
     )
     with pytest.raises(UsageError, match="the model gives vectors that aren't finite, so its training diverged"):
         diverged.search("a", ["b"])
+
+
+def test_rows_in_memory_are_searched_by_a_column_and_have_their_ids(bert):
+    rows = [
+        {"id": 7, "title": "the old river", "text": "a quiet house"},
+        {"id": None, "title": "a small cat", "text": "the old river"},
+    ]
+    for columns, best in (((), 2), (("title",), 1), (("title", "text"), None)):
+        hits = bert.search("the old river", rows, columns=columns)
+        assert [hit.id for hit in sorted(hits, key=lambda hit: hit.row)] == ["7", ""]
+        assert best is None or hits[0].row == best

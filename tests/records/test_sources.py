@@ -253,7 +253,11 @@ def test_a_byte_order_mark_is_taken_off_and_counted(tmp_path):
         ("a.tsv", "text\nx\ty\n", "line 2 has 2 columns and 1 name for them"),
         ("a.csv", "text,text\nx,1\n", "names the column 'text' twice"),
         ("a.csv", 'text,label\nx,1\n"open,0\nmore\n', "line 3: a row begins here that is not CSV"),
-        ("a.csv", "text,label\ra,1\r", "a row begins here that is not CSV"),
+        (
+            "a.csv",
+            "text,label\ra,1\r",
+            "lines end in CR alone, as those of old programs; convert them: tr '\\r' '\\n' <",
+        ),
         ("a.tsv", "text\tlabel\nx\t1\n".encode("utf-16"), "is UTF-16 text; convert it: iconv -f UTF-16 -t UTF-8"),
         ("a.tsv", b"text\tlabel\nx\xff\t1\n", "line 2: byte 2 is not UTF-8"),
         ("a.jsonl", '{"text": "x"}\n["x"]\n', "line 2 is an array; a record is an object"),
