@@ -20,7 +20,7 @@ from bert_jax.finetuning.predicting import python_records
 from bert_jax.finetuning.task import Prediction
 from bert_jax.inference.batches import Vectors, in_order, stacked
 from bert_jax.inference.embedder import Embedder
-from bert_jax.inference.features import BatchedModel, Choice, Feature, whole_number
+from bert_jax.inference.features import BatchedModel, Choice, Feature, check_count
 from bert_jax.inference.filling import Fill, Filler, JointFill
 from bert_jax.inference.predictor import Predictor
 from bert_jax.inference.scoring import ScoredText, Scorer
@@ -211,7 +211,7 @@ class Bert:
         sentences. The texts of a window are computed in order of their length. Texts that are too long are cut; one
         line at the end reports how many. Raises UsageError for a `batch_size` below 1.
         """
-        whole_number("batch_size", batch_size)
+        check_count("batch_size", batch_size)
         outputs = in_order(self._model.encoded(self._model.sequences(python_texts(texts, "encode_stream"))))
         while some := list(islice(outputs, batch_size)):
             yield self._stacked(some, [len(output.tokens) for output in some if output.tokens is not None])
@@ -255,7 +255,7 @@ class Bert:
         Reads texts ahead as `encode_stream` does. Raises UsageError at once for invalid settings.
         """
         texts = python_texts(texts, "embed")
-        whole_number("batch_size", batch_size)
+        check_count("batch_size", batch_size)
         return (vectors for _, vectors in self.embedder.batches(texts, width, batch_size, role))
 
     @overload

@@ -92,7 +92,7 @@ class Choice(NamedTuple):
         return len(self.layers) if self.pool == "none" and self.join in ("concat", "none") else 1
 
 
-def whole_number(name: str, value: object, least: int = 1) -> None:
+def check_count(name: str, value: object, least: int = 1) -> None:
     """Raises UsageError if `value` is no whole number, or one below `least`."""
     if not isinstance(value, int | np.integer) or value < least:
         raise UsageError(f"{Setting(name, value)} is no whole number of at least {least}; give one")

@@ -14,7 +14,7 @@ from jaxtyping import Array, Float, Int
 
 from bert_jax.batching.grouping import row_count
 from bert_jax.batching.sequences import joined
-from bert_jax.inference.features import BatchedModel, whole_number
+from bert_jax.inference.features import BatchedModel, check_count
 from bert_jax.layout import TokenSequence
 from bert_jax.model.bert import BertForPretraining, Parameters
 from bert_jax.system.errors import Setting, UsageError, listed, quoted
@@ -131,7 +131,7 @@ class Filler:
     def _masked_sequence(self, text: object, top: int = 1) -> TokenSequence:
         """The token ids of a text with masks. Raises UsageError if it has none, is too long, or `top` is no whole
         number from 1."""
-        whole_number("top", top)
+        check_count("top", top)
         ids = self._tokenizer.encode_special(text) if isinstance(text, str) else []
         if self._tokenizer.vocabulary.mask_id not in ids:
             raise UsageError(f"there is no {MASK} in {quoted(text)}; put one where a piece is to be filled in")

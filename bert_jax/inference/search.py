@@ -18,7 +18,7 @@ from bert_jax.finetuning.retrieval import DOCUMENTS_AT_ONCE, BestDocuments
 from bert_jax.inference.batches import Text
 from bert_jax.inference.embedder import Embedder
 from bert_jax.inference.feature_files import name_of, read_texts
-from bert_jax.inference.features import whole_number
+from bert_jax.inference.features import check_count
 from bert_jax.inference.vector_file import VectorFile, check_origin
 from bert_jax.model.task import normalised
 from bert_jax.records.python_values import Texts, python_texts
@@ -221,7 +221,7 @@ def search(
 
 def _check(queries: Sequence[str], top: int) -> None:
     """Raises UsageError for an empty query, or none, and for a `top` below 1."""
-    whole_number("top", top)
+    check_count("top", top)
     if not queries:
         raise UsageError("there is no query; give a text to search for")
     for number, query in enumerate(queries, 1):

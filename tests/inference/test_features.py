@@ -9,7 +9,7 @@ from token_rows import tokens_of
 
 from bert_jax.config.model import ModelConfig
 from bert_jax.inference.bert import Bert
-from bert_jax.inference.features import Choice, features, whole_number
+from bert_jax.inference.features import Choice, check_count, features
 from bert_jax.model.bert import BertForPretraining, init
 from bert_jax.system.errors import UsageError
 
@@ -151,5 +151,5 @@ def test_invalid_settings_are_refused_at_once(bert, settings, words):
 @pytest.mark.parametrize("value", [0, -1, 1.5, "3", None])
 def test_a_number_of_results_is_a_whole_one(value):
     with pytest.raises(UsageError, match=f"--top={value} is no whole number of at least 1"):
-        whole_number("top", value)
-    whole_number("top", np.int64(3))
+        check_count("top", value)
+    check_count("top", np.int64(3))

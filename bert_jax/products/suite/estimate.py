@@ -41,7 +41,7 @@ def print_estimate(work: SuiteWork) -> None:
             setting = work.best_setting(model, task) or work.suite.settings[0]
             answers = [work.answers(model, task, setting, seed) for seed in work.suite.tables.seeds]
             jobs += [(job, f"{task.name}: answers") for job in answers]
-    missing, pace, causal = list[MissingRun](), cache(partial(_pace, work)), cache(_is_causal)
+    missing, times, causal = list[MissingRun](), cache(partial(_times, work)), cache(_is_causal)
     for job, what in jobs:
         if job.done:
             continue
@@ -50,9 +50,9 @@ def print_estimate(work: SuiteWork) -> None:
         seconds = [each.measured["work_seconds"] for each in same]
         time, basis = (sum(seconds) / len(seconds), f"{len(seconds)} finished") if seconds else (None, "not known")
         if not seconds and job.task == PRETRAINING:
-            time, basis = _pretraining_seconds(work, model, pace)
+            time, basis = _pretraining_seconds(work, model, times)
         elif not seconds and (tokens := _tokens(work, model, job, what, causal)) is not None:
-            start, measured = pace(model.name)
+            start, measured = times(model.name)
             is_training = job.path.suffix != ".json"  # it compiles its evaluation, too
             time, basis = start * (1 + is_training) + tokens * measured.forward, _MEASURED
         hours, text = None if time is None else time / 3600, setting_text(job.setting)
@@ -64,26 +64,26 @@ def print_estimate(work: SuiteWork) -> None:
     print_line(f"{len(missing)} runs, about {hours:.2f} hours with {work.processes.at_once} at once{left}")
 
 
-class ModelPace(NamedTuple):
+class ModelTimes(NamedTuple):
     start: float
     """Seconds that a process takes to start, load the model and compile a program."""
-    measured: measuring.Pace
+    measured: measuring.TokenTimes
 
 
-def _pace(work: SuiteWork, name: str) -> ModelPace:
+def _times(work: SuiteWork, name: str) -> ModelTimes:
     say(f"timing {name}, to estimate its work")
     model, began = next(model for model in work.suite.models if model.name == name), monotonic()
-    measured = work.recipes.config(model) if model.recipe else Path(str(model.path))
+    opened = work.recipes.config(model) if model.recipe else Path(str(model.path))
     with work.processes.pool() as pool:  # on as many cores as each run will have
-        pace = pool.submit(work.processes.call, measuring.pace, measured).result()
-    return ModelPace(monotonic() - began - pace.measurement, pace)
+        measured = pool.submit(work.processes.call, measuring.token_times, opened).result()
+    return ModelTimes(monotonic() - began - measured.measurement, measured)
 
 
 def _is_causal(model: SuiteModel) -> bool:
     return (model.recipe.model if model.recipe else TrainedModel.open(Path(str(model.path))).config).causal
 
 
-def _pretraining_seconds(work: SuiteWork, model: SuiteModel, pace: Callable[[str], ModelPace]) -> tuple[float, str]:
+def _pretraining_seconds(work: SuiteWork, model: SuiteModel, times: Callable[[str], ModelTimes]) -> tuple[float, str]:
     """Seconds of the pretraining of a recipe, and what they rest on."""
     budget, config = work.suite.tables.budget, work.recipes.config(model)
     if budget and budget.seconds:
@@ -91,7 +91,7 @@ def _pretraining_seconds(work: SuiteWork, model: SuiteModel, pace: Callable[[str
         return budget.seconds / cores, "the budget"
     tokens = sum(each.batch_size * each.length * each.steps for each in config.phases)
     share = (work.recipes.steps(model) or config.steps) / config.steps
-    start, measured = pace(model.name)
+    start, measured = times(model.name)
     return 2 * start + share * tokens * measured.pretraining, _MEASURED
 
 

@@ -56,7 +56,7 @@ def prepare_sequences(config: RunConfig, run: Path) -> None:
     prepare_data(config, directory, inputs)
 
 
-class Pace(NamedTuple):
+class TokenTimes(NamedTuple):
     """How fast a model works on this machine, in seconds."""
 
     forward: float
@@ -68,21 +68,21 @@ class Pace(NamedTuple):
 
 
 @quiet()
-def pace(model: Path | RunConfig) -> Pace:
-    """The pace of a trained model, whose forward pass is timed, or of a recipe, whose training step is timed. A
+def token_times(model: Path | RunConfig) -> TokenTimes:
+    """The times of a trained model, whose forward pass is timed, or of a recipe, whose training step is timed. A
     recipe's forward pass is estimated: it takes the part of its step that its FLOPs are, by formula."""
     if isinstance(model, RunConfig):
         timed, length = _several_steps(model), model.phases[0].length
         began = time.perf_counter()
         step = min(timed_in_turn({"steps": timed.run}, 0.0)["steps"]) / timed.steps
         measurement, flops = time.perf_counter() - began, encoder_flops(model.model, length, last_queries=length)
-        return Pace(step * flops / length / timed.flops, step / model.phases[0].batch_size / length, measurement)
+        return TokenTimes(step * flops / length / timed.flops, step / model.phases[0].batch_size / length, measurement)
     bert, texts = load(model), ["the old house " * 20] * 32
     bert.encode(texts)  # compiles
     began = time.perf_counter()
     times = timed_in_turn({"encode": lambda: bert.encode(texts).tokens}, 0.0)["encode"]
     measurement = time.perf_counter() - began
-    return Pace(min(times) / bert.encode(texts).mask.size, 0.0, measurement)
+    return TokenTimes(min(times) / bert.encode(texts).mask.size, 0.0, measurement)
 
 
 @quiet()

@@ -44,8 +44,8 @@ class StandIns:
         self.folder, self.given, self.measured, self.answered = folder, [], [], []
         self.timed = {}
         """The configs of recipes whose steps were measured together, by name."""
-        self.pace = measuring.Pace(forward=0.0, pretraining=0.0, measurement=0.0)
-        """The pace of every model."""
+        self.token_times = measuring.TokenTimes(forward=0.0, pretraining=0.0, measurement=0.0)
+        """Those of every model."""
         self.outcomes = {}
         """Outcomes of minimal pairs by the model's name."""
         self.lacking = {}
@@ -67,8 +67,8 @@ class StandIns:
             self.measured += arguments[0]
             self.timed = arguments[0]
             return {name: STEP_SECONDS[name] for name in arguments[0]}
-        if function is measuring.pace:
-            return self.pace
+        if function is measuring.token_times:
+            return self.token_times
         if function is measuring.step_flops:
             return 1e6
         if function is measuring.held_out_figures:

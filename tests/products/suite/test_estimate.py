@@ -23,7 +23,7 @@ def test_a_forward_pass_of_the_encoder_is_timed_without_generator_and_vocabulary
     monkeypatch.setattr(measuring, "_several_steps", timed)
     monkeypatch.setattr(measuring, "timed_in_turn", lambda *_: {"steps": [flops["step"] * 1e-9]})
     masked, replaced = (
-        measuring.pace(load_config(f"experiments/{name}", RunConfig)) for name in ("modern", "modern_electra")
+        measuring.token_times(load_config(f"experiments/{name}", RunConfig)) for name in ("modern", "modern_electra")
     )
     assert replaced.forward == pytest.approx(masked.forward)
     assert replaced.pretraining > 1.2 * masked.pretraining > 3 * masked.forward
@@ -32,7 +32,7 @@ def test_a_forward_pass_of_the_encoder_is_timed_without_generator_and_vocabulary
 def test_steps_take_the_time_of_pretraining_and_rows_that_of_a_forward_pass(stand_ins, capsys, monkeypatch):
     monkeypatch.setattr(output, "width", 200)
     batch = 32 * 64
-    stand_ins.pace = measuring.Pace(forward=100.0, pretraining=3600 / batch, measurement=0.0)
+    stand_ins.token_times = measuring.TokenTimes(forward=100.0, pretraining=3600 / batch, measurement=0.0)
     work = SuiteWork(stand_ins.suite(f"{RECIPE}{TASK_TEXT}[budget]\nsteps = 10\n"), stand_ins.folder / "W", 1)
     print_estimate(work)
     rows = [line.replace(" ", "").split("│") for line in capsys.readouterr().out.splitlines() if "modern_" in line]
