@@ -179,11 +179,11 @@ def _named(file: InputFile, rows: Iterator[_Row], columns: Sequence[str] | None)
     """
     path, repairs = file.path, file.progress.repairs
     if columns:
-        names, place = list(columns), "task.columns"
+        names, place, where = list(columns), "task.columns", ""
     else:
         number, header = next((row for row in rows if row[1]), (1, []))
         names = [name if name.strip() else f"column {place}" for place, name in enumerate(header, 1)]
-        place = f"{path}, line {number}"
+        place, where = f"{path}, line {number}", f"in line {number} or, if that is a row itself, "
     check_names(names, place)
     rows, all_names = _without_empty(rows, len(names) == 1, repairs), tuple(names)
     begin = list(itertools.islice(rows, 1))
@@ -201,8 +201,8 @@ def _named(file: InputFile, rows: Iterator[_Row], columns: Sequence[str] | None)
         if len(fields) > len(names):
             raise UsageError(
                 f"{path}, line {number} has {counted(len(fields), 'columns')} and {counted(len(names), 'names')} "
-                f"for them; mend it, name all by {Setting('task.columns')}, or say by {Setting('task.separator')} "
-                "what is between them"
+                f"for them; mend it, name all {where}by {Setting('task.columns')}, or say by "
+                f"{Setting('task.separator')} what is between them"
             )
         yield Record(f"{path}, line {number}", dict(zip(names, fields, strict=False)), all_names)
 

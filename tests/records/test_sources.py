@@ -250,7 +250,11 @@ def test_a_byte_order_mark_is_taken_off_and_counted(tmp_path):
     "name, content, words",
     [
         ("a.tsv", "text\tlabel\nx\ty\t1\n", "line 2 has 3 columns and 2 names for them"),
-        ("a.tsv", "text\nx\ty\n", "line 2 has 2 columns and 1 name for them"),
+        (
+            "a.tsv",
+            "text\nx\ty\n",
+            "2 columns and 1 name for them; mend it, name all in line 1 or, if that is a row itself, ",
+        ),
         ("a.csv", "text,text\nx,1\n", "names the column 'text' twice"),
         ("a.csv", 'text,label\nx,1\n"open,0\nmore\n', "line 3: a row begins here that is not CSV"),
         (
