@@ -34,7 +34,10 @@ class Suite(Arguments):
     """
 
     LINE = "bert-jax suite"
-    WITHOUT_FLAG = "set them in the task's table of the suite's file, as in texts = [...], label = ..., columns = [...]"
+    WITHOUT_FLAG = (
+        "set them in the suite's file, in the table of the task, as texts = [...], label = ..., columns = [...], or in "
+        "that of the model, as set = { ... }"
+    )
 
     file: Positional[str]
     """A TOML file, or the name of a suite that bert-jax configs lists."""

@@ -92,7 +92,7 @@ def _unused_of_task(values: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
     of_kinds = {"vectors": "|".join(VectorsConfig.model_fields), "span": r"span\..*", "labels": "label_separator"}
     for other, names in of_kinds.items():
         if kind != other:
-            yield rf"task\.({names})", f"{Setting('task.kind', kind)} has no such setting, which {other} has"
+            yield rf"task\.({names})", f"it is for {Setting('task.kind', other)}"
     if not values.get("task.span.null_answers"):
         yield r"task\.span\.null_threshold", f"it needs {Setting('task.span.null_answers', True)}"
 

@@ -3,7 +3,7 @@
 Vectors of chosen layers are for feature-based models (Devlin et al. 2019, section 5.3).
 """
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator
 from functools import cached_property, partial
 from itertools import tee
 from typing import Any, NamedTuple, TypeVar, get_args
@@ -55,16 +55,17 @@ class Choice(NamedTuple):
     scaled."""
 
     @classmethod
-    def of(cls, layers: Sequence[int], join: str, pool: str, dtype: str, count: int) -> "Choice":
+    def of(cls, layers: Iterable[int], join: str, pool: str, dtype: str, count: int) -> "Choice":
         """Checks the settings for a model of `count` blocks. Negative `layers` count from the last one, -1.
 
         Empty `layers` mean the last four, or all of a model that has fewer. Raises UsageError if a layer doesn't exist
         or is named twice, or if `join`, `pool` or `dtype` has an unknown value.
         """
         words = (one_of("join", join, Join), one_of("pool", pool, Pool), one_of("dtype", dtype, Precision))
-        if not isinstance(layers, Iterable) or not all(isinstance(layer, int | np.integer) for layer in layers):
+        named = tuple(layers) if isinstance(layers, Iterable) else (None,)
+        if not all(isinstance(layer, int | np.integer) for layer in named):
             raise UsageError(f"layers={layers!r} is no list of whole numbers; give one, as layers=[-2, -1]")
-        layers = tuple(layers) or range(-1, -1 - min(_LAST, count), -1)
+        layers = named or range(-1, -1 - min(_LAST, count), -1)
         if absent := [layer for layer in layers if not -count <= layer <= count]:
             raise UsageError(
                 f"there is no layer {absent[0]}: the model has {count}, which are 1 to {count} or, from the last, -1 "

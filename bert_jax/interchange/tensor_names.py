@@ -202,10 +202,10 @@ def select(
         elif name in selected:
             tensor, other = selected.pop(name), selected[tied]
             if tensor.shape != other.shape or not np.array_equal(tensor.read(), other.read()):
-                which = "has one bias of the vocabulary" if name.endswith("bias") else "output table is its word table"
+                which = "bias for the vocabulary" if name.endswith("bias") else "table for input and output"
                 raise UsageError(
-                    f"{origin}: {tensor.source} differs from {other.source}; BERT {which}, and so is it in bert_jax; "
-                    f"to take the encoder alone, delete the tensor {name} from the file"
+                    f"{origin}: {tensor.source} differs from {other.source}; BERT has one {which}, and so has "
+                    f"bert_jax; delete {tensor.source} from the file to use {other.source} in its place"
                 )
     for name, tensor in unused:
         if (layer := _LAYER.match(name)) and int(layer[1]) >= config.stored_layers:

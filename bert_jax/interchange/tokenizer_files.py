@@ -207,7 +207,7 @@ def _with_casing(value: JsonObject, path: Path, lowercase: bool | None, do_lower
     if lowercase is None and do_lower_case not in (None, cleaning["lowercase"]):
         raise UsageError(
             f"{path.parent}: lowercase in {path.name} is {cleaning['lowercase']} and do_lower_case in "
-            f"tokenizer_config.json is {do_lower_case}; import it with the right one: "
+            f"tokenizer_config.json is {do_lower_case}; say which is right, True or False, when you import the model: "
             f"{command_line('bert-jax', 'import', path.parent, 'RUN', '--lowercase', cleaning['lowercase'])}"
         )
     return value | {"normalizer": cleaning | ({} if lowercase is None else {"lowercase": lowercase})}

@@ -80,9 +80,13 @@ def _texts(rows: Iterator[Any], use: str, pairs: bool, columns: Sequence[str], i
             named = (row.get(column) for column in ("_id", "id")) if isinstance(row, Mapping) else ()
             ids.append(next((str(value) for value in named if value is not None), ""))
         if columns:
-            if not isinstance(row, Mapping) or not {*columns} <= row.keys():
-                held = f"a row of {listed(row)}" if isinstance(row, Mapping) else quoted(row)
-                raise UsageError(f"{use}: text {number:,} is {held}, and columns={listed(columns)} are to be searched")
+            if not isinstance(row, Mapping):
+                raise UsageError(f"{use}: text {number:,} is {quoted(row)}, which has no columns; leave `columns` out")
+            if absent := [column for column in columns if column not in row]:
+                raise UsageError(
+                    f"{use}: text {number:,} is a row of {listed(row)} and has no column {absent[0]!r}; name columns "
+                    "that are there"
+                )
             text = row[columns[0]] if len(columns) == 1 else tuple(row[column] for column in columns)
         elif isinstance(row, Mapping):
             if "text" not in row and len(row) != 1:

@@ -40,9 +40,9 @@ from bert_jax.cli.main import run
             "--phases.0.smoothing=0.3",
             "it gives several",
         ),
-        ("sst2 --init x --task.temperature 0.2", "", "--task.kind=class has no such setting, which vectors has"),
-        ("sst2 --init x --task.span.stride 9", "--task.span.stride=9", "--task.kind=class has no such"),
-        ("sst2 --init x --task.label-separator ;", "", "--task.kind=class has no such setting, which labels has"),
+        ("sst2 --init x --task.temperature 0.2", "", "it is for --task.kind=vectors"),
+        ("sst2 --init x --task.span.stride 9", "--task.span.stride=9", "it is for --task.kind=span"),
+        ("sst2 --init x --task.label-separator ;", "", "it is for --task.kind=labels"),
         ("sst2 --init x --probe --dropout 0.2", "--dropout=0.2", "--probe trains without dropout; leave"),
     ],
 )

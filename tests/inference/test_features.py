@@ -75,6 +75,7 @@ def test_unless_layers_are_named_they_are_the_last_four_or_all(bert):
     check(bert, lambda layers: np.concatenate([layers[2], layers[1]], -1))
     assert Choice.of((), "concat", "none", "float32", 12).layers == (12, 11, 10, 9)
     assert Choice.of((0, 1, -1), "sum", "none", "float32", 12).layers == (0, 1, 12)
+    assert Choice.of(iter([1, -1]), "concat", "none", "float32", 3).layers == (1, 3)
 
 
 def test_layers_above_the_highest_are_not_computed(bert):

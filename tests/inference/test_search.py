@@ -83,8 +83,8 @@ def test_a_stream_of_texts_is_searched_block_by_block(bert, small_blocks):
         ("a", ["a"], {"width": 33}, "width=33 is not possible: this model's vectors have 32 numbers; give 1 to 32"),
         ("a", ["", " "], {}, "the corpus has nothing to search"),
         ("a", ["a", {"title": "a", "body": "b"}], {}, "is a row of 'title', 'body'"),
-        ("a", [{"title": "a"}], {"columns": ["body"]}, "text 1 is a row of 'title', and columns='body' are to be"),
-        ("a", ["a"], {"columns": ["body"]}, "text 1 is 'a', and columns='body' are to be searched"),
+        ("a", [{"title": "a"}], {"columns": ["body"]}, "text 1 is a row of 'title' and has no column 'body'"),
+        ("a", ["a"], {"columns": ["body"]}, "text 1 is 'a', which has no columns; leave"),
     ],
 )
 def test_wrong_input_is_refused(bert, queries, texts, named, words):

@@ -196,7 +196,7 @@ def test_tied_tensors_are_taken_for_what_they_repeat(folder):
             }
         ),
     )
-    with pytest.raises(UsageError, match="BERT has one bias of the vocabulary.* delete the tensor cls.*decoder.bias"):
+    with pytest.raises(UsageError, match="BERT has one bias for the vocabulary.* delete cls.*decoder.bias"):
         open_model_directory(folder)
 
 

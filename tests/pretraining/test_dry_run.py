@@ -36,7 +36,7 @@ def test_a_new_run_is_planned_with_its_text_steps_and_memory(tiny_config, tmp_pa
     size = corpus.stat().st_size / 1e6
     assert facts["data, length 32"] == f"to be prepared from text:{corpus}: {size:,.4g} MB"
     assert facts["vocabulary"].startswith("150 pieces, wordpiece, trained on the text")
-    steps = "FLOPs by formula: 12 steps of 8 sequences of up to 32 tokens, 3.072e+03 tokens at most"
+    steps = "FLOPs by formula: 12 steps of 8 sequences of up to 32 tokens, 3,072 tokens at most"
     assert facts["phase 0"].endswith(steps)
     # By default two checkpoints are kept; the best one and one being written lie beside them.
     each, most = (
