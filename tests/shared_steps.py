@@ -17,6 +17,7 @@ from bert_jax.finetuning.contrast import make_objective
 from bert_jax.finetuning.objective import FineTuningObjective, Outputs
 from bert_jax.pretraining import evaluation, pretrain
 from bert_jax.pretraining.objective import pretraining_trainer
+from bert_jax.text.vocabulary import Vocabulary
 from bert_jax.training.trainer import Trainer
 
 _NOT_IN_A_STEP = {
@@ -54,10 +55,11 @@ class _SharingTrainer(Trainer):
     _shardings = property(lambda self: self._first._shardings)
 
 
-def _shared_trainer(config: RunConfig, mesh: Mesh, *arguments: Any) -> Trainer:
-    key = _settings(config), mesh, *arguments
+def _shared_trainer(config: RunConfig, mesh: Mesh, vocabulary: Vocabulary | int, *objective: Any) -> Trainer:
+    pieces = (vocabulary, 4) if isinstance(vocabulary, int) else (len(vocabulary), vocabulary.mask_id)
+    key = _settings(config), mesh, pieces, *objective
     if key not in _trainers:
-        _trainers[key] = pretraining_trainer(config, mesh, *arguments)
+        _trainers[key] = pretraining_trainer(config, mesh, vocabulary, *objective)
     return _SharingTrainer(config, _trainers[key])
 
 

@@ -12,12 +12,11 @@ from bert_jax.cli.commands import HELP_FLAGS
 from bert_jax.cli.flags import CONFIG, Flag, Positional, flags_of, full_help, short_help, wrapped
 from bert_jax.config.data import FileFormat
 from bert_jax.config.finetune import AnyRunConfig, FinetuneConfig, TaskRunConfig
-from bert_jax.config.fitted import FittedConfig
 from bert_jax.config.run import RunConfig
 from bert_jax.config.settings import Settings
 from bert_jax.config.unused import refuse_unused
 from bert_jax.interchange.model_path import local_place
-from bert_jax.run.config_files import AnyConfig, config_of_run, config_source, load_config, run_given_as_config
+from bert_jax.run.config_files import AnyConfig, config_source, load_config, run_given_as_config
 from bert_jax.run.opened_models import OpenedModels
 from bert_jax.run.recorded_config import check_recorded_places, is_elsewhere
 from bert_jax.system.bucket import Place, place_of
@@ -41,8 +40,6 @@ _CONFIG_TEXT = {
     (FinetuneConfig,): _NAME_OR_FILE,
 }
 """What CONFIG may be, by the kinds of settings that the command takes."""
-_MASK_ID = 4
-"""The id of [MASK] for commands that need no data; it makes no difference to the work of a step."""
 
 
 class Arguments(Settings):
@@ -75,7 +72,7 @@ class Arguments(Settings):
     """Other forms of the command, by the flags that ask for them: {"--extend": Extend}."""
 
     _run_of_config: Place | None = PrivateAttr(None)
-    _opened: OpenedModels | None = PrivateAttr(None)
+    _opened: OpenedModels = PrivateAttr(default_factory=OpenedModels)
 
     def execute(self) -> None:
         """Does what the command is for. Raises errors of bert_jax.system.errors."""
@@ -89,7 +86,6 @@ class Arguments(Settings):
     @property
     def opened(self) -> OpenedModels:
         """The models that the command opens, also to read CONFIG."""
-        self._opened = self._opened or OpenedModels()
         return self._opened
 
     @classmethod
@@ -149,15 +145,10 @@ class Arguments(Settings):
         """Parses a command line. Raises UsageError for a wrong one, and SystemExit after printing help."""
         defaults, rest, help_flags = cls.defaults(), words, set(HELP_FLAGS) & set(words)
         config: AnyConfig | None = None
-        run: Place | None = None
-        opened: OpenedModels | None = None
+        run, opened = None, OpenedModels()
         if defaults and words and not words[0].startswith("-"):
             kinds, rest = cls.config_kinds(), words[1:]
-            if run := run_given_as_config(words[0], *kinds):
-                opened = OpenedModels()
-                config = config_of_run(run, opened, *kinds)
-            else:
-                config = load_config(words[0], *kinds)
+            run, config = run_given_as_config(words[0], *kinds), load_config(words[0], *kinds, opened=opened)
         if help_flags:
             print(cls.help(config, everything="--help-all" in help_flags), end="")
             raise SystemExit(0)
@@ -209,13 +200,15 @@ class RunArguments(Arguments):
 
     def check_text(self, config: RunConfig) -> None:
         """Raises UsageError if the text of a new run isn't on this machine. To be called before JAX is imported, which
-        takes seconds. One of several hosts checks nothing here: it first joins the others, which would wait for it."""
+        takes seconds. One of several hosts checks nothing here: it first joins the others, which would wait for it.
+        Then begins to load the language identification beside the imports, which take as long."""
         from bert_jax.records.corpus import open_corpus
+        from bert_jax.text.identification import load_ahead
 
-        if self.workdir.exists() or any(map(is_elsewhere, config.data.source)):
-            return
-        if not may_be_one_of_several(config.hosts.coordinator):
+        is_here = not self.workdir.exists() and not any(map(is_elsewhere, config.data.source))
+        if is_here and not may_be_one_of_several(config.hosts.coordinator):
             open_corpus(config.data)
+        load_ahead()
 
 
 class TrainingArguments(RunArguments):
@@ -311,24 +304,12 @@ def dotted(*groups: str) -> tuple[str, ...]:
     return tuple(f"{group}.{name}".removeprefix(".") for group, _, names in parted for name in names.split())
 
 
-def expected_objective(config: AnyRunConfig, opened: OpenedModels) -> "Objective":
-    """The objective of the run, for the vocabulary that it has or will have.
-
-    Raises UsageError if the vocabulary can't be read, or if settings don't fit each other.
-    """
+def objective_of_config(config: AnyRunConfig, opened: OpenedModels) -> "Objective":
+    """The objective of a pretraining or a fine-tuning that needn't exist. Raises UsageError as `expected_objective`."""
     if config.task is None:
-        if isinstance(config, FittedConfig):
-            from bert_jax.pretraining.fitting import fitted  # imports the tokenizers' libraries
+        from bert_jax.pretraining.objective import expected_objective
 
-            config = fitted(config, opened)
-        from bert_jax.pretraining.objective import expected_vocabulary_size, pretraining_objective
-
-        size = expected_vocabulary_size(config, opened)
-        if config.teacher:
-            from bert_jax.pretraining.teacher import with_named_teacher  # imports the tokenizers' libraries
-
-            config = with_named_teacher(config, opened)
-        return pretraining_objective(config, size, _MASK_ID)
+        return expected_objective(config, opened)
     from bert_jax.finetuning.contrast import make_objective  # imports libraries that pretraining does without
 
     return make_objective(config.task, config.model, config.execution, config.layers_frozen, config.probe)

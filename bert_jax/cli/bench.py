@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Annotated
 
 from pydantic import Field
 
-from bert_jax.cli.arguments import Arguments, dotted, expected_objective
+from bert_jax.cli.arguments import Arguments, dotted, objective_of_config
 from bert_jax.config.finetune import AnyRunConfig
 from bert_jax.config.run import RunConfig
 from bert_jax.config.training import BatchSize, Length
@@ -65,7 +65,7 @@ class Bench(Arguments):
         if config.task is None and self.run_of_config and (self.run_of_config / "data").exists():
             trainer, batches = _trainer_and_batches(config, mesh, self.run_of_config)
         else:
-            trainer, batches = Trainer(config, mesh, expected_objective(config, self.opened)), None
+            trainer, batches = Trainer(config, mesh, objective_of_config(config, self.opened)), None
         phase, texts = config.phases[0], config.sequences(0)
         held = f" with {texts:,} texts" if texts != phase.batch_size else ""
         dtype = compute_dtype(config.model).name
@@ -93,6 +93,6 @@ def _trainer_and_batches(config: RunConfig, mesh: "Mesh", path: Place) -> "tuple
     run = RunDirectory(path)
     prepared = prepared_for(config, run, config.phases[0].length)
     tokenizer = run.files.tokenizer
-    trainer = pretraining_trainer(config, mesh, len(tokenizer.vocabulary), tokenizer.vocabulary.mask_id)
+    trainer = pretraining_trainer(config, mesh, tokenizer.vocabulary)
     treebank = treebanks_of(config, tokenizer).get(prepared.length)
     return trainer, read_ahead(training_source(trainer, 0, prepared, treebank))

@@ -1,6 +1,6 @@
 """bert-jax params CONFIG: prints the parameters of a model, its memory and the FLOPs of its training."""
 
-from bert_jax.cli.arguments import Arguments, dotted, expected_objective
+from bert_jax.cli.arguments import Arguments, dotted, objective_of_config
 from bert_jax.config.finetune import AnyRunConfig
 from bert_jax.config.run import RunConfig
 
@@ -27,6 +27,6 @@ class Params(Arguments):
         from bert_jax.cli.params_tables import flops_table, memory_lines, parameter_table
         from bert_jax.system.progress import output
 
-        objective = expected_objective(self.config, self.opened)
+        objective = objective_of_config(self.config, self.opened)
         tables = (table(objective, self.config) for table in (parameter_table, memory_lines, flops_table))
         output.print(*tables, sep="\n")

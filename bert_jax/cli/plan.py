@@ -1,6 +1,6 @@
 """bert-jax plan CONFIG --topology v5e:4x4: memory and least time of a run on a TPU slice, without one."""
 
-from bert_jax.cli.arguments import JsonArguments, dotted, expected_objective
+from bert_jax.cli.arguments import JsonArguments, dotted, objective_of_config
 from bert_jax.config.finetune import AnyRunConfig
 from bert_jax.config.run import RunConfig
 
@@ -40,7 +40,7 @@ class Plan(JsonArguments):
         from bert_jax.system.progress import output
 
         topology = parse_topology(self.topology)
-        account = slice_account(self.config, expected_objective(self.config, self.opened), topology, self.exact)
+        account = slice_account(self.config, objective_of_config(self.config, self.opened), topology, self.exact)
         if self.json:
             print(json_line(account))
         else:

@@ -26,10 +26,7 @@ class Prepare(JsonArguments, RunArguments):
     the text. Write nothing to --workdir."""
 
     def execute(self) -> None:
-        from bert_jax.text.identification import load_ahead
-
         self.check_text(self.config)
-        load_ahead()  # beside the imports, which take as long
         from bert_jax.cli.summary import print_preparation
         from bert_jax.config.objective import num_predictions
         from bert_jax.pretraining.dataset import check_preparation, prepare_data

@@ -34,11 +34,8 @@ class Pretrain(TrainingArguments):
         return pretraining_estimates(self.config, self.workdir, self.opened)
 
     def execute(self) -> None:
-        from bert_jax.text.identification import load_ahead
-
         if not self.print_config:
             self.check_text(self.config)
-        load_ahead()  # while the imports run, which take as long
         if self.only_prints():
             return
         import jax

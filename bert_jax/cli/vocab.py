@@ -202,13 +202,9 @@ class Vocab(RunArguments):
     config: RunConfig = RunConfig()
 
     def execute(self) -> None:
-        from bert_jax.text.identification import load_ahead
-
         self.check_text(self.config)
-        load_ahead()  # beside the imports, which take as long
-        from bert_jax.pretraining.dataset import check_sources
+        from bert_jax.pretraining.dataset import check_sources, make_vocabulary
         from bert_jax.pretraining.fitting import fitted
-        from bert_jax.pretraining.vocabulary import make_tokenizer
         from bert_jax.run.run_directory import RunDirectory
         from bert_jax.system.progress import print_line
 
@@ -216,6 +212,5 @@ class Vocab(RunArguments):
         config = fitted(self.config, self.opened, directory)
         inputs = check_sources(config, directory, self.opened)
         directory.open(config)
-        directory.keep(*inputs.readings)
-        tokenizer = make_tokenizer(config, directory, inputs.tokenizer, inputs.initial and inputs.initial.tokenizer)
+        tokenizer = make_vocabulary(config, directory, inputs)
         print_line(f"{len(tokenizer.vocabulary):,} pieces: {directory.tokenizer / tokenizer.file_name}")

@@ -185,6 +185,11 @@ class TrainingConfig(OperationConfig):
     checkpoints: CheckpointConfig = CheckpointConfig()
 
     @property
+    def lengths(self) -> tuple[int, ...]:
+        """The lengths of the phases' sequences, each once, in the order of the phases."""
+        return tuple(dict.fromkeys(phase.length for phase in self.phases))
+
+    @property
     def batch_sizes(self) -> dict[str, int]:
         """The settings, by name, that accumulation must divide."""
         return {f"phases.{number}.batch_size": phase.batch_size for number, phase in enumerate(self.phases)}

@@ -98,7 +98,7 @@ class InstanceSource:
 
         `damaged` decides what happens at a record that can't be read: "stop" raises an error, "skip" warns and goes on.
         """
-        self.directory, self.split = prepared.directory, split
+        self.prepared, self.directory, self.split = prepared, prepared.directory, split
         self._skips = damaged == "skip"
         if split not in prepared.records:
             raise RunError(f"{self.directory} holds no prepared records of the split {split}; prepare it again")

@@ -9,7 +9,7 @@ from jaxtyping import Array, Float, Key
 from bert_jax.config.model import ModelConfig
 from bert_jax.layout import Tokens
 from bert_jax.model.dropout import token_dropout
-from bert_jax.model.kernels.platform import compute_dtype
+from bert_jax.model.kernels.platform import compute_dtype, product_precision
 from bert_jax.model.kernels.products import rows_of
 from bert_jax.model.linear import LayerNorm, Linear, initial_weights
 from bert_jax.model.placement import gathered
@@ -66,7 +66,8 @@ class Embeddings(nn.Module):
             # A product with a one-hot matrix, because its gradient is a product too and not a scatter onto two rows.
             # With one segment, as in RoBERTa, both texts of a pair are in it, and separators stand between them.
             segment = jnp.minimum(tokens.segment, config.num_segments - 1)
-            x += nn.one_hot(segment, config.num_segments, dtype=dtype) @ self.segment.astype(dtype)
+            one_hot = nn.one_hot(segment, config.num_segments, dtype=dtype)
+            x += jnp.matmul(one_hot, self.segment.astype(dtype), precision=product_precision(dtype))
         one_each = tokens.begin.shape[1] == 1
         positions = self._positions(length)
         if positions is not None:

@@ -22,6 +22,7 @@ from bert_jax.model.bert import BertEncoder, Parameters, of_ends, one_token, poo
 from bert_jax.model.dropout import dropout, split, token_dropout
 from bert_jax.model.encoder import UNTRAINED
 from bert_jax.model.heads import TaskHead
+from bert_jax.model.kernels.platform import product_precision
 
 
 class HeadShape(NamedTuple):
@@ -104,7 +105,7 @@ def mean_of_marked(x: Float[Array, "B T D"], marks: Int[Array, "B E M 2"]) -> Fl
     places = jnp.arange(x.shape[1])
     inside = (places >= marks[..., :1]) & (places < marks[..., 1:])
     share = inside / jnp.maximum(jnp.sum(inside, axis=-1, keepdims=True), 1)
-    return jnp.einsum("BEMT,BTD->BEMD", share.astype(x.dtype), x)
+    return jnp.einsum("BEMT,BTD->BEMD", share.astype(x.dtype), x, precision=product_precision(x.dtype))
 
 
 def pools_tokens(config: ModelConfig) -> bool:

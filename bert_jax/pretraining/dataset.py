@@ -93,14 +93,12 @@ def check_sources(config: RunConfig, run: RunDirectory, opened: OpenedModels) ->
     if tokenizer:
         treebanks_of(config, tokenizer, sentences)  # raises for words that the vocabulary lacks
     prepared = _open_prepared(config, run)
-    is_complete = len(prepared) == len({phase.length for phase in config.phases})
+    is_complete = len(prepared) == len(config.lengths)
     if is_complete and not run.under_way and run.tokenizer.is_dir():
         is_complete = all(data.is_of(_recipe(config, run, length)) for length, data in prepared.items())
     # Data that exists may come from another machine, and the text may be missing here.
     if not is_complete:
-        corpus = open_corpus(config.data)
-        if config.data.spans:  # spans are left out, because their marks are no text
-            corpus = open_corpus(config.data.replace(spans=None))
+        corpus = open_corpus(config.data).unmarked()  # marks of spans are no text
         trained = training_cleaning(config.vocabulary, config.data.languages).normalizer()
         clean = tokenizer.cleaned if tokenizer else lambda text: trained.normalize_str(text)
         readings.append(read_corpus(corpus, config.data, clean))
@@ -117,11 +115,17 @@ def check_preparation(config: RunConfig, run: RunDirectory, opened: OpenedModels
     return inputs
 
 
+def make_vocabulary(config: RunConfig, run: RunDirectory, inputs: Inputs) -> Tokenizer:
+    """Writes the tokenizer and the readings of the inputs into the open run, unless they exist. Raises what
+    `make_tokenizer` does."""
+    run.keep(*inputs.readings)
+    return make_tokenizer(config, run, inputs.tokenizer, inputs.initial and inputs.initial.tokenizer)
+
+
 def prepare_data(config: RunConfig, run: RunDirectory, inputs: Inputs) -> Data:
     """Writes tokenizer and sequences into the open run, unless they exist. Raises UsageError if the text can't be
     prepared or isn't the text that the run began with, RunError if existing data differs from what was written."""
-    run.keep(*inputs.readings)
-    tokenizer = make_tokenizer(config, run, inputs.tokenizer, inputs.initial and inputs.initial.tokenizer)
+    tokenizer = make_vocabulary(config, run, inputs)
     treebanks = treebanks_of(config, tokenizer, inputs.sentences)
     prepared = prepare_lengths(config, run, inputs.prepared)
     return Data(tokenizer, prepared, tuple(source_shares(config, prepared)), treebanks)
@@ -142,13 +146,12 @@ def treebanks_of(
         sentences = read_treebank(path)
         if treebank_hash(sentences) != written:
             raise UsageError(f"the sentences of {Setting('objective.tags', path)} have changed; put the file back")
-    lengths = dict.fromkeys(phase.length for phase in config.phases)
-    return {length: Treebank.of(sentences, path, tokenizer, length, config.data) for length in lengths}
+    return {length: Treebank.of(sentences, path, tokenizer, length, config.data) for length in config.lengths}
 
 
 def _open_prepared(config: RunConfig, run: RunDirectory) -> dict[int, PreparedData]:
     """The run's finished data sets by length, checked. Raises what `PreparedData.open` does."""
-    opened = {phase.length: PreparedData.open(run.data(phase.length)) for phase in config.phases}
+    opened = {length: PreparedData.open(run.data(length)) for length in config.lengths}
     return {length: data for length, data in opened.items() if data}
 
 
@@ -169,17 +172,16 @@ def prepare_lengths(
     """The data set of each length of a phase: the existing one if settings and text are unchanged, otherwise a new one.
     `opened`: the existing data sets; None: opens them. Raises UsageError if a run under way would get other data,
     RunError if the shards of an existing data set differ from the hash in the manifest."""
-    lengths = list(dict.fromkeys(phase.length for phase in config.phases))
     if not is_first():  # only the first host writes; the others find its data, and need no text
-        return {length: prepared_for(config, run, length) for length in lengths}
+        return {length: prepared_for(config, run, length) for length in config.lengths}
     text = functools.cache(lambda: _text_of(config, run))
     opened = _open_prepared(config, run) if opened is None else opened
     kept = {length: _reusable(data, length, config, run, text) for length, data in opened.items()}
     existing = {length: data for length, data in kept.items() if data}
-    new_data = _prepare(config, run, [length for length in lengths if length not in existing])
+    new_data = _prepare(config, run, [length for length in config.lengths if length not in existing])
     prepared = {}
     written = run.manifest.readable().data
-    for length in lengths:
+    for length in config.lengths:
         prepared[length] = existing[length] if length in existing else next(new_data)
         shards_hash = prepared[length].shards_hash
         if length in existing and written.get(str(length), shards_hash) != shards_hash:

@@ -11,7 +11,6 @@ from bert_jax.records.sample import read_sample
 from bert_jax.run.opened_models import OpenedModels
 from bert_jax.run.run_directory import RunDirectory
 from bert_jax.system.bucket import Place
-from bert_jax.system.errors import Setting, UsageError
 from bert_jax.system.figures import Figure, figure_names, gigabytes, three_digits
 from bert_jax.system.progress import say
 from bert_jax.training.estimate import (
@@ -37,9 +36,10 @@ def pretraining_estimates(config: RunConfig, workdir: Place, opened: OpenedModel
     yield "vocabulary", _vocabulary(config, run, trainer.objective.model.vocabulary_size)
     if trainer.objective.teacher:
         yield "teacher", f"{config.teacher}: {trainer.objective.teacher.description}"
-    for length in dict.fromkeys(phase.length for phase in config.phases):
-        yield f"data, length {length}", _data(config, run, length)
-    if not all(PreparedData.open(run.data(phase.length)) for phase in config.phases):
+    prepared = plan.inputs.prepared
+    for length in config.lengths:
+        yield f"data, length {length}", _data(config, run, prepared.get(length))
+    if len(prepared) < len(config.lengths):
         yield from _sources(config)
     yield from read_as(plan.inputs.readings)
     memories = [trainer.objective.memory(phase, mesh) for phase in config.phases]
@@ -63,8 +63,7 @@ def _vocabulary(config: RunConfig, run: RunDirectory, pieces: int | None) -> str
     return f"{pieces:,} pieces, {source}"
 
 
-def _data(config: RunConfig, run: RunDirectory, length: int) -> str:
-    prepared = PreparedData.open(run.data(length))
+def _data(config: RunConfig, run: RunDirectory, prepared: PreparedData | None) -> str:
     outdated = False
     if prepared and not run.under_way and run.tokenizer.exists():
         # Text in other files isn't read: it counts as changed. Without a tokenizer nothing is compared.
@@ -106,11 +105,8 @@ def _sources(config: RunConfig) -> Lines:
 def preparation_estimates(config: RunConfig, opened: OpenedModels) -> Lines:
     """Yields what a preparation would take, after a trial on a sample of each source. Raises UsageError if a source
     can't be read, or holds no or too little text."""
-    parts, names, samples = open_corpus(config.data).parts, config.data.source, []
-    for name, source in zip(names, parts, strict=True):
-        samples.append(read_sample(source, sources=len(parts)))
-        if not samples[-1].documents:
-            raise UsageError(f"{Setting('data.source')}={name!r} holds no text; give another")
+    parts, names = open_corpus(config.data).parts, config.data.source
+    samples = [read_sample(part, sources=len(parts), name=name) for part, name in zip(parts, names, strict=True)]
     common = common_vocabulary(config, samples, opened)
     times, tokenizer = ([common.time], common.tokenizer) if common else ([], None)
     for name, language, sample in zip(names, config.data.languages, samples, strict=True):
@@ -121,7 +117,7 @@ def preparation_estimates(config: RunConfig, opened: OpenedModels) -> Lines:
         yield name, f"{sample.text_bytes / 1e6:,.4g} MB, {sample.described} looked at ({sample.share:.0%})"
     if config.data.is_curated:
         yield "dropped", "not estimated: the figures are of all documents"
-    lengths = " and ".join(map(str, dict.fromkeys(phase.length for phase in config.phases)))
+    lengths = " and ".join(map(str, config.lengths))
     details = {
         "chunks": f" of about {config.data.chunk_megabytes:g} MB of text",
         "shuffled_bytes": " (not with Spark)",

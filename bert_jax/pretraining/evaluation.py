@@ -100,7 +100,11 @@ class HeldOut:
             tagged = TaggedSource(data, split, treebank.held_out, config.input.damaged_records)
             order = InOrder(len(tagged.tagged), len(tagged.tagged), tagged.tagged.start)
             self._tagged = self._batches(tagged, order, data.length)
-        self.measured_on = {
+        self.measured_on = self._measured_on(config, data, split)
+        """What the measurements depend on besides the model: measurements with equal values here can be compared."""
+
+    def _measured_on(self, config: RunConfig, data: PreparedData, split: str) -> dict[str, Any]:
+        return {
             "records": content_hash(sorted(file for file in data.shards.items() if file[0].startswith(f"{split}-"))),
             "sequences": self.sequences,
             "length": data.length,
@@ -109,7 +113,6 @@ class HeldOut:
             "shares": self._shares,
             **config.objective.model_dump(mode="json", include={"predict", *HELD_OUT_MASKS}),
         }
-        """What the measurements depend on besides the model: measurements with equal values here can be compared."""
 
     def _batches(self, instances: InstanceSource, order: InOrder, length: int) -> BatchSource:
         return BatchSource(
@@ -259,9 +262,7 @@ def evaluate_run(
     keep_compiled_programs()
     config, tokenizer = _evaluated_config(run, words, dtype, units), run.files.tokenizer
     # Uses this machine's devices, because the run may come from another machine.
-    trainer = pretraining_trainer(
-        config, make_mesh(MeshConfig()), len(tokenizer.vocabulary), tokenizer.vocabulary.mask_id
-    )
+    trainer = pretraining_trainer(config, make_mesh(MeshConfig()), tokenizer.vocabulary)
     treebanks = _treebanks(config, tokenizer, source)
     trained, params = _evaluated_model(run, trainer, bool(treebanks), step, average)
     phase = config.phase_of(trained.step)  # sets the base of rotary positions, too

@@ -9,9 +9,8 @@ from jaxtyping import Bool, Float, Int
 
 from bert_jax.config.data import InitialRows
 from bert_jax.config.wording import counted
-from bert_jax.instances.prepared_data import TRAIN, PreparedData
 from bert_jax.instances.shards import InstanceSource
-from bert_jax.pretraining.static_vectors import FEWEST_TOKENS, Damaged, pursuit, sparsemax, static_vectors
+from bert_jax.pretraining.static_vectors import FEWEST_TOKENS, pursuit, sparsemax, static_vectors
 from bert_jax.run.hosts import of_first
 from bert_jax.system.progress import say, stage
 from bert_jax.system.reading import Fact, Reading
@@ -51,24 +50,20 @@ class Combinations(NamedTuple):
 
 
 def combinations(
-    old: Tokenizer,
-    new: Tokenizer,
-    method: InitialRows,
-    prepared: PreparedData | None = None,
-    damaged: Damaged = "stop",
+    old: Tokenizer, new: Tokenizer, method: InitialRows, text: InstanceSource | None = None
 ) -> Combinations:
     """The initial rows of the pieces of `new`, as combinations of rows of a model whose tokenizer is `old`.
 
     Pieces that both vocabularies have keep their rows. `method` says how the other rows begin: see the setting
-    `vocabulary.initial_rows`. `prepared`: the text in pieces of `new`, from which static vectors are trained. Methods
-    that need static vectors fall back to the mean, with a printed line, if `prepared` is None, if the text is too
-    small, or if the vocabularies share too few pieces. `damaged`: what is done at a damaged record.
+    `vocabulary.initial_rows`. `text`: sequences in pieces of `new`, from which static vectors are trained. Methods that
+    need static vectors fall back to the mean, with a printed line, if `text` is None, if it is too small, or if the
+    vocabularies share too few pieces.
     """
     shared, size = shared_pieces(old, new), len(new.vocabulary)
     kept = shared != ABSENT
     rows = {number: ([old_number], [1.0]) for number, old_number in enumerate(shared.tolist()) if kept[number]}
     if method in ("mixture", "pursuit"):
-        rows |= _by_vectors(shared, new.vocabulary.special_ids, method, prepared, damaged)
+        rows |= _by_vectors(shared, new.vocabulary.special_ids, method, text)
     combined = len(rows) - int(kept.sum())
     if method != "random":
         for number in sorted({*range(size)} - rows.keys()):
@@ -87,8 +82,8 @@ def combinations(
         "random": (int(random.sum()), "with the mean and variance of the old rows"),
     }
     facts = [Fact(name=name, value=f"{count:,} of {size:,}: {how}") for name, (count, how) in counts.items() if count]
-    if prepared:
-        facts.append(_pieces_a_word(InstanceSource(prepared, TRAIN, damaged), old, new))
+    if text is not None:
+        facts.append(_pieces_a_word(text, old, new))
     return Combinations(
         numbers, coefficients, random, Reading(subject="vocabulary in place of the model's", facts=facts)
     )
@@ -119,19 +114,18 @@ def _by_vectors(
     shared: Int[np.ndarray, " V"],
     special: Sequence[int],
     method: InitialRows,
-    prepared: PreparedData | None,
-    damaged: Damaged,
+    text: InstanceSource | None,
 ) -> dict[int, tuple[list[int], list[float]]]:
     """For each piece that isn't shared and occurs in the text, the ids and coefficients of the old pieces that are
     combined into its row, chosen by static vectors. The pieces `special` are left out, since they are near all others.
     """
     vectors, size = None, len(shared)
-    if prepared:
+    if text is not None:
         with stage("Static vectors of the pieces", None, "pieces") as progress:
-            vectors = static_vectors(prepared, size, damaged)
+            vectors = static_vectors(text, size)
             progress.advance(size)
     if vectors is None:
-        lacks = f"the text has fewer than {FEWEST_TOKENS:,} pieces, too few" if prepared else "there is no text"
+        lacks = f"the text has fewer than {FEWEST_TOKENS:,} pieces, too few" if text is not None else "there is no text"
         say(f"{lacks} for static vectors: rows begin as means")
         return {}
     occurs = np.asarray(vectors.any(axis=1))

@@ -32,7 +32,7 @@ from bert_jax.run.trained_model import TrainedModel
 from bert_jax.system.errors import Setting, UsageError, command_line
 from bert_jax.system.progress import say
 from bert_jax.text.tokenizer import Tokenizer
-from bert_jax.text.vocabulary import MASK, PAD, SPECIAL_PIECES
+from bert_jax.text.vocabulary import PAD, SPECIAL_PIECES
 from bert_jax.text.vocabulary_training import FAIRSEQ_PIECES
 
 GENTLE_RATE = 5e-4
@@ -51,7 +51,6 @@ _COLLAPSED = 0.99
 """Mean cosine of the vectors of different texts; at this value or above, the vectors hardly differ."""
 _HALFWAY = 0.5
 """From this share of the steps on, a held-out loss above that of the beginning ends the training."""
-_MASK_ID = SPECIAL_PIECES.index(MASK)
 
 
 class TextShape(NamedTuple):
@@ -342,7 +341,7 @@ def _row_seconds(config: RunConfig, vocabulary_size: int, batch_size: int) -> fl
     phases = tuple(phase.replace(batch_size=batch_size) for phase in config.phases)
     config = config.replace(phases=phases)
     mesh = make_mesh(config.mesh)
-    trainer = pretraining_trainer(config, mesh, vocabulary_size, _MASK_ID)
+    trainer = pretraining_trainer(config, mesh, vocabulary_size)
     state, total = trainer.initial_state(), 0.0
     for number, phase in enumerate(phases):
         step = trainer.train_step(number)

@@ -2,8 +2,8 @@
 
 import functools
 import math
-from collections.abc import Callable, Sequence
-from typing import Any
+from collections.abc import Callable, Collection, Sequence
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -15,7 +15,8 @@ from jaxtyping import Array, Bool, Float, Int, Key
 from bert_jax.config.model import ModelConfig
 from bert_jax.config.run import RunConfig
 from bert_jax.config.wording import counted
-from bert_jax.instances.prepared_data import PreparedData
+from bert_jax.instances.prepared_data import TRAIN, PreparedData
+from bert_jax.instances.shards import InstanceSource
 from bert_jax.model.bert import (
     DISENTANGLED_TABLES,
     PART_NAMES,
@@ -107,39 +108,46 @@ def initial_parameters(
     """
     if not config.vocabulary.exchange:
         check_extension(trained.tokenizer, tokenizer)
-    trained, params = trained.with_parameters(mesh)
-    if trained.task:  # the head of a task isn't pretrained
-        trained, params = trained._replace(shapes=without(trained.shapes, ("task",))), without(params, ("task",))
-    absent = absent_parts(trained.shapes, config.model)
-    named = set[str]()  # parts whose beginning another message describes
-    if _drops_segments(trained, config.model):
-        trained, params = _without_segments(trained, params, config.model)
-        absent, named = absent_parts(trained.shapes, config.model), {*_READ_FROM_PAIRS}
-    words = trained.shapes["bert"]["embeddings"].get("word")
-    tied = "masked_lm" in absent and words is not None and config.model.table_size == config.model.hidden_size
-    if tied:
-        named.add("masked_lm")
+    # The head of a task isn't pretrained.
+    start = _Start(*trained.with_parameters(mesh)).without(["task"])
+    drops_segments = _drops_segments(trained, config.model)
+    if drops_segments:
+        start = _without_segments(start, config.model)
+    if config.init_layers:
+        start = _with_layers(start, config.init_layers)
+    absent = absent_parts(start.trained.shapes, config.model)
+    has_words = "word" in start.trained.shapes["bert"]["embeddings"]
+    begins_tied = "masked_lm" in absent and has_words and config.model.table_size == config.model.hidden_size
+    # Other messages describe how these begin.
+    named = {*(_READ_FROM_PAIRS if drops_segments else ()), *(["masked_lm"] if begins_tied else ())}
     if missing := " and no ".join(PART_NAMES[part] for part in sorted(absent - named)):
         say(f"the model to start from has no {missing}: random values are put there")
-    if config.init_layers:
-        params = of_layers(params, trained.config, config.init_layers)
-        trained = trained._replace(config=trained.config.replace(num_layers=len(config.init_layers)))
+    params = start.params
     if config.vocabulary.exchange or tokenizer.vocabulary.pieces != trained.tokenizer.vocabulary.pieces:
-        params = _with_vocabulary(params, trained, config, tokenizer, mesh, prepared, keep)
-    model, embeddings = config.model.replace(vocabulary_size=len(tokenizer.vocabulary)), params["bert"]["embeddings"]
-
-    def with_part(name: str, begin: Callable[[Parameters], Parameters]) -> Parameters:
-        shardings = tree_shardings(parameter_shapes(model), mesh)[name]
-        return {**params, name: jax.jit(begin, out_shardings=shardings)(embeddings)}
-
-    if "generator" in absent and config.model.shared_embeddings == "disentangled":
+        text = InstanceSource(prepared, TRAIN, config.input.damaged_records) if prepared else None
+        params = _with_vocabulary(start, config, tokenizer, mesh, text, keep)
+    model, begins = config.model.replace(vocabulary_size=len(tokenizer.vocabulary)), {}
+    if "generator" in absent and model.shared_embeddings == "disentangled":
         key = purpose_key(config.seed, "parameters")
-        params = with_part("generator", functools.partial(_generator_with, model=model, key=key))
-    if tied:
+        begins["generator"] = functools.partial(_generator_with, model=model, key=key)
+    if begins_tied:
         say("the model to start from has no masked-language head: it begins near the identity, with the word table")
         counts = prepared.piece_counts if prepared else np.zeros(len(tokenizer.vocabulary), int)
-        params = with_part("masked_lm", functools.partial(_near_identity, model=model, counts=counts))
-    return params
+        begins["masked_lm"] = functools.partial(_near_identity, model=model, counts=counts)
+    embeddings, shardings = params["bert"]["embeddings"], tree_shardings(parameter_shapes(model), mesh)
+    begun = {part: jax.jit(begin, out_shardings=shardings[part])(embeddings) for part, begin in begins.items()}
+    return {**params, **begun}
+
+
+class _Start(NamedTuple):
+    """A model to start from, as far as it is fitted to the run."""
+
+    trained: TrainedModel
+    params: Parameters
+
+    def without(self, parts: Collection[str]) -> "_Start":
+        shapes = without(self.trained.shapes, parts)
+        return _Start(self.trained._replace(shapes=shapes), without(self.params, parts))
 
 
 def _drops_segments(trained: TrainedModel, model: ModelConfig) -> bool:
@@ -150,22 +158,29 @@ def _drops_segments(trained: TrainedModel, model: ModelConfig) -> bool:
     return bool(old.num_segments and not model.num_segments and of_positions and not old.discriminator)
 
 
-def _without_segments(trained: TrainedModel, params: Parameters, model: ModelConfig) -> tuple[TrainedModel, Parameters]:
-    """`trained` and its parameters as a model without segments, which gives a single text the same vectors. The parts
-    that were trained on pairs are left out; `model` says what pooler the run has."""
+def _without_segments(start: _Start, model: ModelConfig) -> _Start:
+    """The same model without segments, which gives a single text the same vectors. The parts that were trained on pairs
+    are left out; `model` says what pooler the run has."""
     say(
         "the model has no segments: the vector of the first one is added to those of the positions, and pooler and "
         "head for pairs begin with random values"
     )
+    trained, params = start
     tables = dict(params["bert"]["embeddings"])
     segment, position = tables.pop("segment"), tables["position"]
     tables["position"] = jax.jit(lambda rows, first: rows + first[0], out_shardings=position.sharding)(
         position, segment
     )
     config = trained.config.replace(num_segments=0, pooler=model.pooler)
-    shapes = without(trained.shapes, _READ_FROM_PAIRS)
-    params = without({**params, "bert": {**params["bert"], "embeddings": tables}}, _READ_FROM_PAIRS)
-    return trained._replace(config=config, shapes=shapes), params
+    params = {**params, "bert": {**params["bert"], "embeddings": tables}}
+    return _Start(trained._replace(config=config), params).without(_READ_FROM_PAIRS)
+
+
+def _with_layers(start: _Start, layers: Sequence[int]) -> _Start:
+    """The same model with only these layers; see `of_layers`."""
+    trained, params = start
+    config = trained.config.replace(num_layers=len(layers))
+    return _Start(trained._replace(config=config), of_layers(params, trained.config, layers))
 
 
 def _check_layers(trained: TrainedModel, config: RunConfig) -> None:
@@ -257,18 +272,19 @@ def _shaping(model: ModelConfig, config: RunConfig) -> dict[str, Any]:
 
 
 def _with_vocabulary(
-    params: Parameters,
-    trained: TrainedModel,
+    start: _Start,
     config: RunConfig,
     tokenizer: Tokenizer,
     mesh: Mesh,
-    prepared: PreparedData | None,
+    text: InstanceSource | None,
     keep: Callable[[Reading], None] | None,
 ) -> Parameters:
-    """`params` of `trained` with tables for the vocabulary of `tokenizer`; see `initial_parameters`."""
+    """The parameters with tables for the vocabulary of `tokenizer`; see `initial_parameters`. `text`: the run's
+    training sequences."""
+    trained, params = start
     exchanges = config.vocabulary.exchange
     method = config.vocabulary.initial_rows if exchanges else "mean"
-    rows = combinations(trained.tokenizer, tokenizer, method, prepared, config.input.damaged_records)
+    rows = combinations(trained.tokenizer, tokenizer, method, text)
     if exchanges and keep:
         keep(rows.reading)
     sized = trained.config.replace(

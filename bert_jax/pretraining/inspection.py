@@ -179,7 +179,7 @@ def training_step(run: RunDirectory, step: int) -> TrainingStep:
     prepared = prepared_for(config, run, phase.length)
     tokenizer = run.files.tokenizer
     mesh = make_mesh(MeshConfig(), jax.local_devices()[:1])  # one device, so that any batch can be divided
-    trainer = pretraining_trainer(config, mesh, len(tokenizer.vocabulary), tokenizer.vocabulary.mask_id)
+    trainer = pretraining_trainer(config, mesh, tokenizer.vocabulary)
     treebank = treebanks_of(config, tokenizer).get(phase.length)
     source = training_source(trainer, number, prepared, treebank)
     batch = jax.device_put(source[step - 1 - steps.start])

@@ -31,8 +31,8 @@ def open_text(config: RunConfig, run: RunDirectory, marked: bool = True) -> Mixt
     elif run.curation.exists():  # by earlier settings
         refuse_links(run.curation.parent, run.curation)
         remove_directory(run.curation)
-    if config.data.spans and not marked:
-        corpus = open_corpus(config.data.replace(spans=None))
+    if not marked:
+        corpus = corpus.unmarked()
     corpus.drops = drops
     return corpus
 

@@ -14,6 +14,7 @@ import optax
 from jax.sharding import Mesh
 from jaxtyping import Array, Float, Int, Key
 
+from bert_jax.config.fitted import FittedConfig
 from bert_jax.config.prediction import (
     BOTH_NEIGHBOURS,
     MASKED_TOKENS,
@@ -60,6 +61,7 @@ from bert_jax.pretraining.masking import (
 )
 from bert_jax.run.measurement import Mean, Means
 from bert_jax.system.errors import Setting, UsageError
+from bert_jax.text.vocabulary import MASK, SPECIAL_PIECES, Vocabulary
 from bert_jax.training.batch import Batch, synthetic_batch
 from bert_jax.training.optimizer import make_optimizer
 from bert_jax.training.step import Moment, Objective, example_keys
@@ -497,20 +499,24 @@ PretrainingTrainer = Trainer[RunConfig, MaskedTokens]
 
 
 def pretraining_objective(
-    config: RunConfig, vocabulary_size: int, mask_id: int, objective_class: type[MaskedTokens] | None = None
+    config: RunConfig, vocabulary: Vocabulary | int, objective_class: type[MaskedTokens] | None = None
 ) -> MaskedTokens:
-    """The objective of a run, from the size of its vocabulary and the id of [MASK]. If `config` names a teacher, it
-    must hold the teacher's settings (`with_teacher`).
+    """The objective of a run. If `config` names a teacher, it must hold the teacher's settings (`with_teacher`).
 
-    `objective_class`: a subclass of the class that objective.predict names; None: that class. Raises UsageError for any
-    other class, and if the settings name another size.
+    `vocabulary`: that of the run, or the number of pieces of one that isn't trained yet. `objective_class`: a subclass
+    of the class that objective.predict names; None: that class. Raises UsageError for any other class, and if the
+    settings name another size.
     """
-    if config.model.vocabulary_size not in (None, vocabulary_size):
+    if isinstance(vocabulary, Vocabulary):
+        size, mask_id = len(vocabulary), vocabulary.mask_id
+    else:
+        size, mask_id = vocabulary, SPECIAL_PIECES.index(MASK)
+    if config.model.vocabulary_size not in (None, size):
         raise UsageError(
-            f"{Setting('model.vocabulary_size', config.model.vocabulary_size)} and the vocabulary has "
-            f"{vocabulary_size} pieces; leave the setting out: it is taken from the vocabulary"
+            f"{Setting('model.vocabulary_size', config.model.vocabulary_size)} and the vocabulary has {size} pieces; "
+            "leave the setting out: it is taken from the vocabulary"
         )
-    sized = config.replace(model=config.model.replace(vocabulary_size=vocabulary_size))
+    sized = config.replace(model=config.model.replace(vocabulary_size=size))
     named = TaggedTokens if config.objective.tags else OBJECTIVES[config.objective.predict]
     built_in = (base for base in (objective_class or named).__mro__ if base in (*OBJECTIVES.values(), TaggedTokens))
     if objective_class and next(built_in, None) is not named:
@@ -522,10 +528,10 @@ def pretraining_objective(
 
 
 def pretraining_trainer(
-    config: RunConfig, mesh: Mesh, vocabulary_size: int, mask_id: int, objective_class: type[MaskedTokens] | None = None
+    config: RunConfig, mesh: Mesh, vocabulary: Vocabulary | int, objective_class: type[MaskedTokens] | None = None
 ) -> PretrainingTrainer:
     """The trainer of a run; it needs no data. Raises the errors of `pretraining_objective`."""
-    trainer = Trainer(config, mesh, pretraining_objective(config, vocabulary_size, mask_id, objective_class))
+    trainer = Trainer(config, mesh, pretraining_objective(config, vocabulary, objective_class))
     if objective_class:
         _check_names(trainer)
     return trainer
@@ -569,3 +575,20 @@ def expected_vocabulary_size(config: RunConfig, opened: "OpenedModels") -> int:
         assert tokenizer is not None
         return len(tokenizer.vocabulary)
     return config.model.vocabulary_size or config.vocabulary.size
+
+
+def expected_objective(config: RunConfig, opened: "OpenedModels") -> MaskedTokens:
+    """The objective of a run that needn't exist, for the vocabulary that it has or will have.
+
+    Raises UsageError if the vocabulary can't be read, or if settings don't fit each other.
+    """
+    if isinstance(config, FittedConfig):
+        from bert_jax.pretraining.fitting import fitted  # imports the tokenizers' libraries
+
+        config = fitted(config, opened)
+    size = expected_vocabulary_size(config, opened)
+    if config.teacher:
+        from bert_jax.pretraining.teacher import with_named_teacher  # imports the tokenizers' libraries
+
+        config = with_named_teacher(config, opened)
+    return pretraining_objective(config, size)

@@ -35,7 +35,6 @@ from bert_jax.run.results import Results
 from bert_jax.run.run_directory import RunDirectory
 from bert_jax.system.errors import Setting, UsageError, command_line, quoted
 from bert_jax.system.progress import say, warn
-from bert_jax.text.vocabulary import MASK, SPECIAL_PIECES
 from bert_jax.training.compiled_programs import keep_compiled_programs
 from bert_jax.training.devices import check_room
 from bert_jax.training.input import BatchSource, MixedOrder, Order, ShuffledOrder, TaggedOrder
@@ -164,15 +163,12 @@ def plan_pretraining(
     inputs = check_preparation(config, run, opened)
     if config.objective.tags:
         config = config.change(objective={"tags_hash": treebank_hash(inputs.sentences)})
-    config = with_teacher(config, inputs.teacher)
-    if config.teacher and run.under_way:
-        learned = run.files.pretraining_config.distillation
-        config = config.change(distillation={"settings": learned.settings})
+    begun = run.files.pretraining_config if run.under_way else None
+    config = with_teacher(config, inputs.teacher, begun)
+    if config.teacher and begun:
         run.check(config)  # refuses a teacher without which the run began, whose settings aren't known
-    size, mask_id = config.vocabulary.size, SPECIAL_PIECES.index(MASK)
-    if inputs.tokenizer:
-        size, mask_id = len(inputs.tokenizer.vocabulary), inputs.tokenizer.vocabulary.mask_id
-    trainer = pretraining_trainer(config, mesh, size, mask_id, objective)
+    vocabulary = inputs.tokenizer.vocabulary if inputs.tokenizer else config.vocabulary.size
+    trainer = pretraining_trainer(config, mesh, vocabulary, objective)
     if trainer.objective.teacher:
         check_attention(config.execution, trainer.objective.teacher.model, config.rows, mesh)
     _ = trainer.state_shapes  # raises for sizes that can't be divided over the mesh

@@ -1,14 +1,12 @@
 """Static vectors of pieces, trained on the prepared text: pieces with like neighbours have like vectors."""
 
 import math
-from typing import Literal
 
 import numpy as np
 import scipy.linalg
 import scipy.sparse
 from jaxtyping import Float, Int
 
-from bert_jax.instances.prepared_data import TRAIN, PreparedData
 from bert_jax.instances.shards import InstanceSource
 
 _WINDOW = 5
@@ -19,13 +17,11 @@ _WIDTH, _EXTRA, _ROUNDS = 256, 32, 3
 """Width of the vectors; further directions and rounds of the randomized factorization (Halko et al. 2011)."""
 _MOST_TOKENS, _AT_ONCE = 8_000_000, 1 << 20
 """Most tokens whose neighbours are counted, in all and at once."""
-Damaged = Literal["stop", "skip"]
-"""What is done at a damaged record: see InputConfig."""
 FEWEST_TOKENS = 100_000
 """Fewest tokens of a text from which static vectors are trained: in less text, neighbours say little about a piece."""
 
 
-def static_vectors(prepared: PreparedData, vocabulary_size: int, damaged: Damaged) -> Float[np.ndarray, "V D"] | None:
+def static_vectors(text: InstanceSource, vocabulary_size: int) -> Float[np.ndarray, "V D"] | None:
     """A unit vector for each piece; zeros for a piece that doesn't occur. None if the text has fewer than FEWEST_TOKENS
     tokens.
 
@@ -33,9 +29,9 @@ def static_vectors(prepared: PreparedData, vocabulary_size: int, damaged: Damage
     neighbours, which serves as well as word2vec on small texts (Levy et al. 2015). Special pieces count as others do.
     The same data give the same vectors on one machine.
     """
-    if prepared.train.tokens < FEWEST_TOKENS:
+    if text.prepared.train.tokens < FEWEST_TOKENS:
         return None
-    counts = _neighbours(prepared, vocabulary_size, damaged)
+    counts = _neighbours(text, vocabulary_size)
     total, of_piece = counts.sum(), np.asarray(counts.sum(axis=1)).ravel()
     of_neighbour = np.maximum(of_piece, 1e-9) ** _SMOOTHING
     cells = counts.tocoo()
@@ -57,14 +53,14 @@ def static_vectors(prepared: PreparedData, vocabulary_size: int, damaged: Damage
     return vectors / np.maximum(np.linalg.norm(vectors, axis=1, keepdims=True), 1e-9)
 
 
-def _neighbours(prepared: PreparedData, vocabulary_size: int, damaged: Damaged) -> scipy.sparse.csr_array:
+def _neighbours(text: InstanceSource, vocabulary_size: int) -> scipy.sparse.csr_array:
     """Weighted counts [V, V] of each piece's neighbours, in training sequences spread evenly over the data set."""
-    source, length = InstanceSource(prepared, TRAIN, damaged), prepared.length
-    step = math.ceil(len(source) * length / _MOST_TOKENS)
-    numbers = np.arange(0, len(source), step)
+    length = text.prepared.length
+    step = math.ceil(len(text) * length / _MOST_TOKENS)
+    numbers = np.arange(0, len(text), step)
     counts = scipy.sparse.csr_array((vocabulary_size, vocabulary_size), dtype=np.float32)
     for part in np.array_split(numbers, max(1, len(numbers) * length // _AT_ONCE)):
-        instances = source.read(part.tolist())
+        instances = text.read(part.tolist())
         ids = instances.ids.astype(np.int32)
         owner = np.repeat(np.arange(instances.sequences), np.diff(instances.ends))
         for distance in range(1, _WINDOW + 1):

@@ -59,8 +59,11 @@ def open_teacher(config: RunConfig, opened: OpenedModels) -> TrainedModel | None
     return trained
 
 
-def with_teacher(config: RunConfig, trained: TrainedModel | None) -> RunConfig:
-    """`config` with the settings of its teacher, the opened model `trained`; `config` itself without a teacher."""
+def with_teacher(config: RunConfig, trained: TrainedModel | None, begun: RunConfig | None = None) -> RunConfig:
+    """`config` with the settings of its teacher, the opened model `trained`; `config` itself without a teacher.
+    `begun`: the settings of a run under way, whose teacher isn't opened again."""
+    if config.teacher and begun:
+        return config.change(distillation={"settings": begun.distillation.settings})
     if trained is None:
         return config
     model, learned = trained.config, config.distillation

@@ -87,6 +87,10 @@ class Corpus:
         """
         return Corpus(self.source.sampled(most_bytes), self._settings, is_whole=False)
 
+    def unmarked(self) -> "Corpus":
+        """The same text without the marks of `data.spans`."""
+        return Corpus(self.source, self._settings._replace(spans=None), self._is_whole)
+
     def documents(self) -> Iterator[Document]:
         """Starts a pass over the documents. No document is empty.
 
@@ -203,6 +207,10 @@ class Mixture:
         """The hash of a single part, or of the hashes of several."""
         hashes = [part.source.content_hash for part in self.parts]
         return hashes[0] if len(hashes) == 1 else content_hash(hashes)
+
+    def unmarked(self) -> "Mixture":
+        """The same corpora without the marks of `data.spans`. Nothing is dropped."""
+        return Mixture([part.unmarked() for part in self.parts], self.resolved)
 
     def whole_portions(self) -> Iterator[tuple[int, int, Iterator[Document]]]:
         """Yields each portion of all parts: the index of its source, its number, and all its documents.

@@ -16,7 +16,6 @@ from bert_jax.records.line_kinds import Oddity, oddities
 from bert_jax.records.python_docs import PythonDocs
 from bert_jax.records.sample import SpreadSample, read_sample
 from bert_jax.records.sources import RECORD_SUFFIXES
-from bert_jax.system.errors import Setting, UsageError
 from bert_jax.system.reading import Fact, Reading
 from bert_jax.text.identification import UNDETERMINED, UNSURE, blocks, identified
 from bert_jax.text.merged_letters import merged_letters
@@ -46,9 +45,7 @@ def read_corpus(corpus: Mixture, data: DataConfig, clean: Callable[[str], str] |
     samples = dict[str, SpreadSample]()
     for source, part in zip(data.source, corpus.parts, strict=True):
         if not isinstance(part.source, PythonDocs):  # it always has text, and reading it starts processes
-            samples[source] = read_sample(part, most_bytes=size)
-            if not samples[source].documents:
-                raise UsageError(f"{Setting('data.source')}={source!r} holds no text; give another")
+            samples[source] = read_sample(part, most_bytes=size, name=source)
     reading = reading_of_samples(corpus, data, samples)
     for source, sample in samples.items():
         if clean and (merged := merged_letters(chain.from_iterable(sample.documents), clean)):

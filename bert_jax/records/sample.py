@@ -14,6 +14,7 @@ from typing import NamedTuple
 from bert_jax.records.corpus import Corpus, Document, Mixture, TextSettings
 from bert_jax.records.decoded_lines import Pass
 from bert_jax.records.source import Source
+from bert_jax.system.errors import Setting, UsageError
 from bert_jax.system.progress import stage
 
 _RANGES_BYTES, _SECONDS = 64_000_000, 15.0
@@ -167,17 +168,21 @@ def read_sample(
     on_document: Callable[[Document], None] = lambda document: None,
     most_bytes: int | None = None,
     sources: int = 1,
+    name: str | None = None,
 ) -> SpreadSample:
     """Reads a sample of `source` and calls `on_document` with every document that is read.
 
     `most_bytes`: about the most bytes of text to read; None: the limits of time and of ranges alone apply. `sources`:
-    the number of sources that share these limits and the memory. Raises UsageError if the source is damaged or a record
-    lacks the field of the text.
+    the number of sources that share these limits and the memory. `name`: the source in data.source; with it, a source
+    without text is refused. Raises UsageError if the source is damaged or a record lacks the field of the text.
     """
     part = source.sampled(most_bytes or _RANGES_BYTES // sources)
     sample = _read(source, part, on_document, most_bytes, sources)
-    # If a source has only a few long documents, perhaps none begins in a range.
-    return sample if sample.documents else _read(source, source, on_document, most_bytes, sources)
+    if not sample.documents:  # a source has only a few long documents, and perhaps none begins in a range
+        sample = _read(source, source, on_document, most_bytes, sources)
+    if name and not sample.documents:
+        raise UsageError(f"{Setting('data.source')}={name!r} holds no text; give another")
+    return sample
 
 
 def _read(

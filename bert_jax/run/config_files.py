@@ -4,7 +4,7 @@ import difflib
 import functools
 import runpy
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple, TypeVar
+from typing import NamedTuple, TypeVar
 
 from pydantic import BaseModel
 from rich.pretty import pretty_repr
@@ -16,13 +16,11 @@ from bert_jax.config.operation import HostsConfig, PreparationConfig
 from bert_jax.config.run import RunConfig
 from bert_jax.config.settings import SettingsError
 from bert_jax.config.wording import first_sentence
+from bert_jax.run.opened_models import OpenedModels
 from bert_jax.system.bucket import Place, in_bucket, place_of
 from bert_jax.system.copies import fetched
 from bert_jax.system.errors import Setting, UsageError, did_you_mean
 from bert_jax.system.progress import say
-
-if TYPE_CHECKING:
-    from bert_jax.run.opened_models import OpenedModels
 
 AnyConfig = RunConfig | FinetuneConfig | TaskRunConfig
 Config = TypeVar("Config", bound=AnyConfig)
@@ -92,19 +90,20 @@ def find_config(name: str) -> NamedConfig | None:
     return catalogue().get(name) or next(same, None)
 
 
-def load_config(name_or_path: str, kind: type[Config], *alternatives: type[Config]) -> Config:
+def load_config(
+    name_or_path: str, kind: type[Config], *alternatives: type[Config], opened: OpenedModels | None = None
+) -> Config:
     """Loads a config: from a Python file (.py) that builds a `kind` named `config`, by a name of `bert-jax configs`, or
     from a run or published model. A run gives its own config, pretrained or fine-tuned, if there are `alternatives`;
-    otherwise, like a published model, its `pretraining_settings`.
+    otherwise, like a published model, its `pretraining_settings`. `opened`: what a command keeps of the models that it
+    has opened, if it may open this one again.
 
     An existing path takes precedence over a config of the same name. Raises UsageError with a one-line message for
     anything that isn't such a config, and for any exception that the file raises.
     """
     path, kinds = place_of(name_or_path), (kind, *alternatives)
     if run := run_given_as_config(name_or_path, *kinds):
-        from bert_jax.run.opened_models import OpenedModels
-
-        return config_of_run(run, OpenedModels(), *kinds)
+        return _config_of_run(run, opened or OpenedModels(), *kinds)
     if not path.is_file():
         named = find_config(name_or_path)
         if named is None:
@@ -126,8 +125,7 @@ def load_config(name_or_path: str, kind: type[Config], *alternatives: type[Confi
     return _of_kind(config, kinds, str(path))
 
 
-def config_of_run(run: Place, opened: "OpenedModels", kind: type[Config], *alternatives: type[Config]) -> Config:
-    """The config that `load_config` gives for a run or published model, in a command that may open the model again."""
+def _config_of_run(run: Place, opened: OpenedModels, kind: type[Config], *alternatives: type[Config]) -> Config:
     files = opened.files(run)
     if alternatives and not files.published:
         config = files.config

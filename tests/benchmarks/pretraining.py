@@ -56,7 +56,7 @@ class Ours:
         keep_freed_memory()  # as the command bert-jax does for itself
         phase = Phase(steps=1 << 20, length=options.length, batch_size=options.batch_size)
         config = RunConfig(model=ModelConfig.base(compute_dtype=dtype), phases=(phase,))
-        trainer = pretraining_trainer(config, make_mesh(MeshConfig()), VOCABULARY, mask_id=103)
+        trainer = pretraining_trainer(config, make_mesh(MeshConfig()), VOCABULARY)
         self._batch = jax.device_put(synthetic_batch(options.batch_size, options.length, VOCABULARY))
         self._state, self._step = trainer.initial_state(), trainer.train_step(0)
 

@@ -6,7 +6,7 @@ import jax
 import numpy as np
 import pytest
 
-from bert_jax.cli.arguments import expected_objective
+from bert_jax.cli.arguments import objective_of_config
 from bert_jax.cli.main import run
 from bert_jax.config.finetune import FinetuneConfig, TaskRunConfig
 from bert_jax.config.model import ModelConfig
@@ -55,7 +55,7 @@ def vectors_run(tmp_path):
 @pytest.mark.parametrize("kind", KINDS)
 def test_the_step_of_every_kind_takes_its_random_rows(kind):
     config = settings(kind)
-    objective = expected_objective(config, OpenedModels())
+    objective = objective_of_config(config, OpenedModels())
     trainer = Trainer(config, make_mesh(config.mesh), objective)
     batch = objective.random_batch(config.ids_shape(0))
     assert batch.tokens.ids.shape == config.ids_shape(0) and 50 < batch.tokens.ids.max() < 100
@@ -70,7 +70,7 @@ def test_the_step_of_every_kind_takes_its_random_rows(kind):
 
 def test_random_texts_are_all_of_a_step_and_spread_over_its_rows():
     config = settings("vectors")
-    batch = expected_objective(config, OpenedModels()).random_batch(config.ids_shape(0))
+    batch = objective_of_config(config, OpenedModels()).random_batch(config.ids_shape(0))
     there = batch.weight > 0
     assert (
         sorted(batch.slot[there]) == sorted(batch.text[there]) == list(range(36)) and (batch.slot[~there] == 36).all()
@@ -78,7 +78,7 @@ def test_random_texts_are_all_of_a_step_and_spread_over_its_rows():
     assert set(there.sum(axis=1)) == {5, 6} and (batch.tokens.length[there] >= 32 // 6).all()
     assert len(np.unique(batch.ordinal[there])) == 36
     config = settings("scored")
-    scores = expected_objective(config, OpenedModels()).random_batch(config.ids_shape(0))
+    scores = objective_of_config(config, OpenedModels()).random_batch(config.ids_shape(0))
     of_pair = scores.slot[scores.weight > 0] // 2
     assert len(set(zip(of_pair, scores.score[scores.weight > 0], strict=True))) == 12
 
@@ -96,9 +96,9 @@ def test_rows_follow_the_pairs_and_are_filled_up_for_devices_and_parts():
 
 
 def test_flops_are_those_of_the_encoder_for_every_row():
-    step = expected_objective(config := settings("choice"), OpenedModels()).flops(config.ids_shape(0))
+    step = objective_of_config(config := settings("choice"), OpenedModels()).flops(config.ids_shape(0))
     assert step == 3 * 12 * encoder_flops(MODEL, 32, 3)
-    step = expected_objective(config := settings("vectors"), OpenedModels()).flops(config.ids_shape(0))
+    step = objective_of_config(config := settings("vectors"), OpenedModels()).flops(config.ids_shape(0))
     assert step == 3 * 7 * encoder_flops(MODEL, 32, 32)
 
 
@@ -124,7 +124,7 @@ def test_a_run_for_vectors_is_planned_in_texts_a_second(vectors_run, monkeypatch
     [phase] = found["phases"]
     assert phase["flops"] == 3 * 7 * encoder_flops(MODEL, 32, 32)
     assert phase["at_best"]["sequences_per_second"] == pytest.approx(36 / phase["at_best"]["step_seconds"])
-    shapes = jax.tree.leaves(expected_objective(settings("vectors"), OpenedModels()).parameter_shapes)
+    shapes = jax.tree.leaves(objective_of_config(settings("vectors"), OpenedModels()).parameter_shapes)
     assert 0 <= sum(leaf.size for leaf in shapes) - found["parameters"] < 128 * 16  # the vocabulary's padding
 
 

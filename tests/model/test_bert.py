@@ -1,3 +1,4 @@
+import re
 from functools import partial
 
 import jax
@@ -9,6 +10,7 @@ from token_rows import tokens_of
 from bert_jax.config.model import ModelConfig
 from bert_jax.config.operation import ExecutionConfig
 from bert_jax.model.bert import BertEncoder, BertForPretraining, init
+from bert_jax.model.kernels import platform
 
 CONFIG = ModelConfig(
     num_layers=3, hidden_size=32, num_heads=4, max_positions=24, vocabulary_size=100, initializer_range=0.1
@@ -217,3 +219,22 @@ def test_a_causal_sequence_is_told_by_its_last_real_token(params):
     assert largest_difference(by_hand, plain.pooled[:, 0]) < 2e-6
     empty = tokens_of(inputs().ids, mask=np.zeros((ROWS, LENGTH)))  # rows that fill up a batch
     assert jnp.isfinite(encoded(CAUSAL, params, empty).pooled).all()
+
+
+@pytest.mark.parametrize("dtype, precision", [("float32", "HIGHEST"), ("bfloat16", "DEFAULT")])
+def test_products_in_float32_round_no_factor_on_accelerators(dtype, precision, monkeypatch):
+    config, wanted = CONFIG.replace(compute_dtype=dtype), jnp.ones((ROWS, 2), jnp.int32)
+    params = init(config, jax.random.key(0))
+    monkeypatch.setattr(platform, "platform", lambda: "gpu")
+
+    def outputs(params):
+        model = BertForPretraining(config, ExecutionConfig(attention="exact"))
+        return model.apply({"params": params}, inputs(), wanted, None)
+
+    @jax.grad
+    def gradient(params):
+        return sum(jnp.sum(each.astype(jnp.float32)) for each in jax.tree.leaves(outputs(params)))
+
+    products = re.findall(r"dot_general\[.*?\]\s", str(jax.make_jaxpr(gradient)(params)), re.DOTALL)
+    named = [re.findall(r"Precision\.(\w+)", each) or ["None"] for each in products]
+    assert len(products) > 15 and all({*each} == {precision} for each in named), products

@@ -108,7 +108,7 @@ LENGTH, ROWS = 64, 4
 
 def kept_bytes(config) -> int:
     """What jax.vjp keeps of a step's forward pass beside the parameters, read off its trace."""
-    trainer = pretraining_trainer(config, make_mesh(config.mesh), 1024, mask_id=4)
+    trainer = pretraining_trainer(config, make_mesh(config.mesh), 1024)
     batch, objective = jax.device_put(synthetic_batch(ROWS, LENGTH, 1024)), trainer.objective
     targets = jax.eval_shape(lambda: objective.targets(batch, example_keys(0, "targets", 0, batch.ordinal)))
 

@@ -140,7 +140,7 @@ def measured(objective, params, batch, keys=None):
 @pytest.mark.long
 def test_a_student_that_equals_its_teacher_diverges_by_nothing(config, tiny_config, kind):
     taught = of_kind(config, kind).replace(model=tiny_config.model)
-    objective = pretraining_objective(with_teacher(taught, open_teacher(taught, OpenedModels())), 150, 4)
+    objective = pretraining_objective(with_teacher(taught, open_teacher(taught, OpenedModels())), 150)
     params = objective.init(jax.random.key(0))
     params["teacher"] = objective.teacher.own_parts(params)
     means, counts = jax.jit(lambda params: measured(objective, params, random_batch(objective)))(params)
@@ -155,7 +155,7 @@ def test_a_student_that_equals_its_teacher_diverges_by_nothing(config, tiny_conf
 def test_a_teacher_has_no_gradients_and_no_slots_and_the_student_begins_as_without(config, kind):
     taught, plain = of_kind(config, kind), config.replace(teacher=None)
     taught = with_teacher(taught, open_teacher(taught, OpenedModels()))
-    trainers = [pretraining_trainer(each, make_mesh(MeshConfig()), 150, 4) for each in (taught, plain)]
+    trainers = [pretraining_trainer(each, make_mesh(MeshConfig()), 150) for each in (taught, plain)]
     objective, alone = (trainer.objective for trainer in trainers)
     params = objective.init(jax.random.key(0))
     parts = {"bert"} if kind == "relations" else {"bert", "masked_lm"}

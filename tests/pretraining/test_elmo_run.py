@@ -75,7 +75,7 @@ def test_it_learns_more_than_frequencies(run):
 
 def test_the_baseline_knows_how_often_a_sequence_ends_on_either_side(run, config):
     results, data = json.loads(run.results_file.read_text()), PreparedData.open(run.data(32))
-    trainer = pretraining_trainer(config, make_mesh(MeshConfig()), 150, 4)
+    trainer = pretraining_trainer(config, make_mesh(MeshConfig()), 150)
     ((_, source),) = held_out_sequences(trainer, 0, data)._parts
     counts = (data.piece_counts + 1).astype(float)
     vocabulary = bert_jax.load_tokenizer(run.tokenizer).vocabulary

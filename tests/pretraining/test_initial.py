@@ -80,7 +80,7 @@ def test_the_head_of_a_fine_tuned_model_is_left_out(continued):
     tuned = trained._replace(shapes={**trained.shapes, **head}, read=read, task=TaskConfig(kind="class"))
     mesh = make_mesh(continued.mesh)
     params = initial_parameters(tuned, continued, trained.tokenizer, mesh)
-    trainer = pretraining_trainer(continued, mesh, len(trained.tokenizer.vocabulary), mask_id=4)
+    trainer = pretraining_trainer(continued, mesh, len(trained.tokenizer.vocabulary))
     assert params.keys() == trained.shapes.keys() == trainer.state_shapes.params.keys()
 
 
@@ -186,7 +186,7 @@ def test_a_model_without_segments_gives_single_texts_the_vectors_of_one_with_seg
     assert open_initial(config, opened) is trained
     began = initial_parameters(trained, config, load_tokenizer(tiny_run.tokenizer), mesh)
     assert "and pooler and head for pairs begin with random values" in " ".join(capsys.readouterr().err.split())
-    state = pretraining_trainer(config, mesh, old.vocabulary_size, mask_id=4).initial_state(began)
+    state = pretraining_trainer(config, mesh, old.vocabulary_size).initial_state(began)
     assert state.params["next_sentence"] and "segment" not in state.params["bert"]["embeddings"]
     tokens = jax.tree.map(jnp.asarray, lay_out_sequences([TokenSequence([2, 9, 11, 3], 4)], (1, 4), pad_id=0))
     first, _ = BertForPretraining(old).apply({"params": before}, tokens)

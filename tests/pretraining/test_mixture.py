@@ -49,7 +49,7 @@ def run(config, tmp_path_factory):
 
 def share_of_second(config, run, phase=0):
     """The share of the second source in the first 10,000 rows of a phase."""
-    trainer, prepared = pretraining_trainer(config, make_mesh(MeshConfig()), 150, 4), PreparedData.open(run.data(32))
+    trainer, prepared = pretraining_trainer(config, make_mesh(MeshConfig()), 150), PreparedData.open(run.data(32))
     order = pretrain_module.training_source(trainer, phase, prepared)._order
     drawn = np.array([order.record(ordinal) for ordinal in range(10_000)])
     assert drawn.max() < sum(prepared.sources)

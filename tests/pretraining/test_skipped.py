@@ -29,7 +29,7 @@ pytestmark = pytest.mark.long
 
 def batches_of(config, run: RunDirectory) -> BatchSource:
     """Those of the first phase."""
-    trainer = pretraining_trainer(config, make_mesh(MeshConfig()), 150, 4)
+    trainer = pretraining_trainer(config, make_mesh(MeshConfig()), 150)
     return pretrain_module.training_source(trainer, 0, PreparedData.open(run.data(32)))
 
 

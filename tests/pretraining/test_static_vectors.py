@@ -10,7 +10,8 @@ def test_at_most_so_many_tokens_are_read_and_of_less_text_all(tiny_run, share, s
     read, counted = InstanceSource.read, []
     monkeypatch.setattr(InstanceSource, "read", lambda self, numbers: counted.extend(numbers) or read(self, numbers))
     prepared = PreparedData.unchecked(tiny_run.data(32))
-    count = len(InstanceSource(prepared, "train"))
+    text = InstanceSource(prepared, "train")
+    count = len(text)
     monkeypatch.setattr(static_vectors, "_MOST_TOKENS", int(share * count * 32))
-    static_vectors._neighbours(prepared, 150, "stop")
+    static_vectors._neighbours(text, 150)
     assert len(counted) == len(range(0, count, step))

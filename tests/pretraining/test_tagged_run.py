@@ -128,7 +128,7 @@ def test_it_does_not_go_on_with_another_file(run, config, tmp_path, capsys):
 
 def source(run, config, size, rows=None):
     phases = (Phase(steps=4, length=32, batch_size=size),)
-    trainer = pretraining_trainer(config.replace(phases=phases), make_mesh(MeshConfig()), 150, 4)
+    trainer = pretraining_trainer(config.replace(phases=phases), make_mesh(MeshConfig()), 150)
     treebank = treebanks_of(run.files.config, run.files.tokenizer)[32]
     whole = training_source(trainer, 0, prepared_for(run.files.config, run, 32), treebank)
     if rows is not None:
@@ -152,7 +152,7 @@ def test_a_row_is_a_function_of_its_ordinal(run, config):
 
 def test_no_token_of_the_treebank_is_predicted_and_each_tag_counts(run, config):
     batch = jax.tree.map(jnp.asarray, source(run, config, 8)[0])
-    objective = pretraining_objective(config, 150, 4)
+    objective = pretraining_objective(config, 150)
     targets = objective.targets(batch, example_keys(0, "targets", 0, batch.ordinal))
     assert targets.masked.weights[:7].sum(axis=1).min() > 0 == targets.masked.weights[7].sum()
     assert np.array_equal(targets.masked.tokens.ids[7], batch.tokens.ids[7])
@@ -167,8 +167,8 @@ def test_no_token_of_the_treebank_is_predicted_and_each_tag_counts(run, config):
 
 
 def test_the_encoder_begins_as_without_tags(config):
-    tagged = pretraining_objective(config, 150, 4)
-    plain = pretraining_objective(config.change(objective={"tags": None, "tags_hash": None}), 150, 4)
+    tagged = pretraining_objective(config, 150)
+    plain = pretraining_objective(config.change(objective={"tags": None, "tags_hash": None}), 150)
     assert type(tagged) is TaggedTokens and type(plain) is MaskedTokens
     params = tagged.init(jax.random.key(0))
     assert params.pop("tag")["dense"]["kernel"].shape == (32, 17)
@@ -215,7 +215,7 @@ def test_packed_rows_have_tags(packed_config, treebank, tmp_path):
     assert results.tag_accuracy > 0
     run = RunDirectory(tmp_path / "run")
     config = run.files.config
-    trainer = pretraining_trainer(config, make_mesh(MeshConfig()), 150, 4)
+    trainer = pretraining_trainer(config, make_mesh(MeshConfig()), 150)
     treebanks = treebanks_of(config, run.files.tokenizer)
     batch = training_source(trainer, 0, prepared_for(config, run, 128), treebanks[128])[0]
     assert (batch.tokens.length[7] > 0).sum() == 4 and (batch.tags[7] != UNTAGGED).sum() > 30

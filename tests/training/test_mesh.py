@@ -35,7 +35,7 @@ config = RunFiles(run.path).config
 meshes = {name: MeshConfig(**dict(zip(("data", "fsdp", "tensor"), map(int, name.split("x"))))) for name in sys.argv[2:]}
 for name, mesh in meshes.items():
     size = mesh.data * mesh.fsdp * mesh.tensor
-    trainer = pretraining_trainer(config, make_mesh(mesh, jax.devices()[:size]), 150, mask_id=4)
+    trainer = pretraining_trainer(config, make_mesh(mesh, jax.devices()[:size]), 150)
     batches = read_ahead(training_source(trainer, 0, prepared_for(config, run, 128)))
     step, state, losses = trainer.train_step(0), trainer.initial_state(), []
     for _ in range(config.phases[0].steps):

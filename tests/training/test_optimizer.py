@@ -297,5 +297,5 @@ def test_a_training_multiplies_its_updates_in_the_type_of_its_model(tiny_config,
     types = []
     monkeypatch.setattr(trainer, "make_optimizer", lambda config, dtype: types.append(dtype) or make_optimizer(config))
     config = tiny_config.change(model={"compute_dtype": dtype})
-    pretraining_trainer(config, make_mesh(config.mesh), 150, mask_id=4)
+    pretraining_trainer(config, make_mesh(config.mesh), 150)
     assert types == [dtype]

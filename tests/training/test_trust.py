@@ -92,7 +92,7 @@ def test_a_step_of_many_tokens_is_that_of_its_microbatches():
             phases=(Phase(steps=1, length=64, batch_size=1040),),
             execution=ExecutionConfig(accumulation=accumulation),
         )
-        trainer = pretraining_trainer(config, make_mesh(MeshConfig()), 50, mask_id=4)
+        trainer = pretraining_trainer(config, make_mesh(MeshConfig()), 50)
         _, measured = trainer.train_step(0)(trainer.initial_state(), synthetic_batch(1040, 64, 50))
         losses[accumulation] = [float(measured[name].value) for name in ("loss", "grad_norm")]
     np.testing.assert_allclose(losses[1], losses[16], rtol=1e-5)

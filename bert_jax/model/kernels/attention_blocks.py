@@ -7,6 +7,8 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Bool, Int
 
+from bert_jax.model.kernels.platform import product_precision
+
 LEAST = float(np.finfo(np.float32).min)
 """The score of a key that isn't admitted."""
 LANES = 128
@@ -16,9 +18,9 @@ LANES = 128
 def block_product(first, second, contracted: tuple[int, int]):
     """A product of two matrices over these axes, summed in float32."""
     axes = ((contracted[0],), (contracted[1],)), ((), ())
-    # A higher default precision changes nothing for bfloat16, and the TPU's compiler refuses it there.
-    precision = jax.lax.Precision.DEFAULT if first.dtype == jnp.bfloat16 else None
-    return jax.lax.dot_general(first, second, axes, precision=precision, preferred_element_type=jnp.float32)
+    return jax.lax.dot_general(
+        first, second, axes, precision=product_precision(first.dtype), preferred_element_type=jnp.float32
+    )
 
 
 class Bounds(NamedTuple):

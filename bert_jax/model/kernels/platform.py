@@ -7,6 +7,7 @@ from typing import get_args
 
 import jax
 import jax.numpy as jnp
+from jaxtyping import DTypeLike
 
 from bert_jax.config.model import ComputeType, ModelConfig
 from bert_jax.system.errors import UsageError
@@ -64,6 +65,20 @@ def compute_dtype(config: ModelConfig) -> jnp.dtype:
     if config.compute_dtype == "auto":
         return jnp.dtype(jnp.bfloat16 if multiplies_bfloat16() else jnp.float32)
     return jnp.dtype(config.compute_dtype)
+
+
+def product_precision(dtype: DTypeLike) -> jax.lax.Precision | None:
+    """The precision of a product of two arrays of `dtype`: of float32 arrays, that of float32.
+
+    XLA's default for them is TF32 on GPUs and one pass of bfloat16 on TPUs, which a model with
+    `compute_dtype="float32"` isn't expected to have. None leaves the choice to XLA on CPUs, which round nothing, and to
+    $JAX_DEFAULT_MATMUL_PRECISION where the user set it. A bfloat16 array has DEFAULT: a higher precision changes
+    nothing for it, and the TPU's compiler refuses it in kernels.
+    """
+    if dtype == jnp.bfloat16:
+        return jax.lax.Precision.DEFAULT
+    chosen = jax.config.jax_default_matmul_precision  # type: ignore[attr-defined]
+    return None if platform() == "cpu" or chosen else jax.lax.Precision.HIGHEST
 
 
 def for_inference(config: ModelConfig, dtype: str | None = None) -> ModelConfig:

@@ -7,7 +7,7 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Bool, DTypeLike, Float, Int
 
-from bert_jax.model.kernels.platform import on_one_device, platform
+from bert_jax.model.kernels.platform import on_one_device, platform, product_precision
 
 _BLOCK = 8
 """Number of rows that `transposed` copies together on a CPU."""
@@ -84,7 +84,8 @@ def _product(a: Array, b: Array, axis_of_a: int, axis_of_b: int, dtype: DTypeLik
     result_dtype = jnp.float32 if platform() == "cpu" else dtype
     batch = tuple(range(a.ndim - 2))
     axes = (((a.ndim + axis_of_a,), (b.ndim + axis_of_b,)), (batch, batch))
-    return jax.lax.dot_general(a, b, axes, preferred_element_type=result_dtype).astype(dtype)
+    result = jax.lax.dot_general(a, b, axes, precision=product_precision(a.dtype), preferred_element_type=result_dtype)
+    return result.astype(dtype)
 
 
 def transposed(a: Float[Array, "*B N D"]) -> Float[Array, "*B D N"]:

@@ -14,7 +14,7 @@ from bert_jax.config.model import ModelConfig
 from bert_jax.layout import Tokens
 from bert_jax.model.attention_pattern import AttentionPattern
 from bert_jax.model.dropout import token_dropout
-from bert_jax.model.kernels.platform import compute_dtype
+from bert_jax.model.kernels.platform import compute_dtype, product_precision
 from bert_jax.model.kernels.products import heads_first, inner_products
 from bert_jax.model.linear import Linear, initial_weights
 from bert_jax.model.parameter import HEAD_AXES, layer_row, linear_rows
@@ -62,7 +62,8 @@ class RelativePositions(nn.Module):
         scores = by_distance(scores.reshape(heads[0], *query.shape[:2], -1), pattern).swapaxes(0, 1)
         # Softmax subtracts what is added for all keys of a query, so only the difference of both vectors counts.
         same, other = self.param("segment", initial, (2, *heads))
-        of_other = jnp.einsum("BTHK,HK->BHT", of_segment.astype(jnp.float32), other - same)
+        precision = product_precision(jnp.float32)
+        of_other = jnp.einsum("BTHK,HK->BHT", of_segment.astype(jnp.float32), other - same, precision=precision)
         of_queries, of_keys = pattern.queries.segment, pattern.keys.segment
         assert of_queries is not None and of_keys is not None, "relative attention needs segments"
         is_other = of_queries[:, :, None] != of_keys[:, None]

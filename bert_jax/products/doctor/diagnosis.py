@@ -19,13 +19,12 @@ from bert_jax.pretraining.sample_preparation import (
 )
 from bert_jax.products.doctor.roads import Road, RoadFinder, open_models, print_roads
 from bert_jax.products.doctor.survey import Fault, Survey, TextShare
-from bert_jax.records.corpus import Corpus, open_corpus
+from bert_jax.records.corpus import open_corpus
 from bert_jax.records.corpus_reading import reading_of_samples
 from bert_jax.records.filters import are_same_language, is_identifiable
 from bert_jax.records.sample import SpreadSample, read_sample
 from bert_jax.run.opened_models import OpenedModels
 from bert_jax.system import figures
-from bert_jax.system.errors import Setting, UsageError
 from bert_jax.system.figures import Figures, figures_table, rows_table, three_digits
 from bert_jax.system.progress import output, print_line, say
 from bert_jax.system.reading import show
@@ -169,7 +168,8 @@ def _diagnosed(config: RunConfig, opened: OpenedModels) -> tuple[Diagnosis | Mix
     corpus, names = open_corpus(config.data), config.data.source
     surveys = {name: Survey() for name in names}
     samples = {
-        name: _read(name, part, surveys[name], len(names)) for name, part in zip(names, corpus.parts, strict=True)
+        name: read_sample(part, surveys[name].add, sources=len(names), name=name)
+        for name, part in zip(names, corpus.parts, strict=True)
     }
     show([reading_of_samples(corpus, config.data, samples)])
     if len(names) == 1:
@@ -194,14 +194,6 @@ def _language(source: SourceDiagnosis) -> str | None:
     if first := next((share.name for share in known if share.share > 0.5), None):
         return declared if are_same_language(first, declared) else first
     return None if is_identifiable(declared) else declared
-
-
-def _read(name: str, part: Corpus, survey: Survey, sources: int) -> SpreadSample:
-    """A sample of one of so many sources, which share the time and memory of one."""
-    sample = read_sample(part, survey.add, sources=sources)
-    if not sample.documents:
-        raise UsageError(f"{Setting('data.source')}={name!r} holds no text; give another")
-    return sample
 
 
 def _of_source(
@@ -245,8 +237,8 @@ def _of_mixture(
     config: RunConfig, of_sources: Sequence[tuple[SourceDiagnosis, SamplePreparation]], common: CommonVocabulary | None
 ) -> MixtureDiagnosis:
     found, prepared = zip(*of_sources, strict=True)
-    lengths = {phase.length for phase in config.phases}
-    rows = {length: [_rows(config, each)[length] // config.data.dupe_factor for each in prepared] for length in lengths}
+    copies = config.data.dupe_factor
+    rows = {length: [_rows(config, each)[length] // copies for each in prepared] for length in config.lengths}
     drawn, epochs = draws(config, rows)
     training = _training(config, prepared)
     pieces = len(common.tokenizer.vocabulary) if common else config.vocabulary.size
@@ -275,8 +267,7 @@ def _of_mixture(
 
 def own_cuts(config: RunConfig, cuts: Sequence[Cut]) -> list[Cut]:
     """Those of `cuts` that the config trains on."""
-    lengths = {phase.length for phase in config.phases}
-    return [cut for cut in cuts if cut.length in lengths and cut.packed == config.data.packed]
+    return [cut for cut in cuts if cut.length in config.lengths and cut.packed == config.data.packed]
 
 
 def _rows(config: RunConfig, prepared: SamplePreparation) -> dict[int, int]:
@@ -285,7 +276,7 @@ def _rows(config: RunConfig, prepared: SamplePreparation) -> dict[int, int]:
 
 def _training(config: RunConfig, prepared: Sequence[SamplePreparation]) -> Training:
     model = config.model.replace(vocabulary_size=prepared[0].pieces[0].pieces)
-    rows = {phase.length: sum(_rows(config, each)[phase.length] for each in prepared) for phase in config.phases}
+    rows = {length: sum(_rows(config, each)[length] for each in prepared) for length in config.lengths}
     tokens = sum(each.tokens for each in prepared)
     worth = 1 + _HALF_WORTH * (1 - math.exp((1 - _MOST_EPOCHS_OF_CAUSAL) / _HALF_WORTH))
     (least, most), basis = _tokens_a_parameter(config)

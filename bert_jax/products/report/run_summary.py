@@ -158,7 +158,7 @@ class RunSummary:
         """The prepared data sets by length; none for a fine-tuned run or an imported model."""
         found = {}
         if not self.is_task and not self.origin:
-            for length in dict.fromkeys(phase.length for phase in self.config.phases):
+            for length in self.config.lengths:
                 try:
                     if data := PreparedData.unchecked(self.run.data(length)):
                         found[length] = data

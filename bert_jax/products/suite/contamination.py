@@ -73,7 +73,7 @@ def contaminations(run: Place, rows: Mapping[str, Sequence[Sequence[str]]]) -> d
     found, long_enough = np.zeros((2, len(every)), bool)
     try:
         for config, pretraining in pretrainings(run):
-            prepared = prepared_for(config, pretraining, max(phase.length for phase in config.phases))
+            prepared = prepared_for(config, pretraining, max(config.lengths))
             search = _Search(every, pretraining.files.tokenizer)
             source = InstanceSource(prepared, TRAIN, config.input.damaged_records)
             search.look_through(source, prepared.length)

@@ -19,8 +19,7 @@ from bert_jax.model.sharding import batch_sharding, make_mesh, tree_shardings
 from bert_jax.model.size import encoder_flops
 from bert_jax.pretraining.dataset import check_preparation, prepare_data, prepared_for
 from bert_jax.pretraining.evaluation import held_out_sequences
-from bert_jax.pretraining.objective import PretrainingTrainer, expected_vocabulary_size, pretraining_trainer
-from bert_jax.pretraining.teacher import with_named_teacher
+from bert_jax.pretraining.objective import PretrainingTrainer, expected_objective, pretraining_trainer
 from bert_jax.products.suite.held_out import held_out_config
 from bert_jax.run.metrics import read_metrics
 from bert_jax.run.opened_models import OpenedModels
@@ -29,6 +28,7 @@ from bert_jax.run.run_files import RunFiles
 from bert_jax.run.trained_model import TrainedModel
 from bert_jax.system.progress import quiet
 from bert_jax.training.devices import timed_in_turn
+from bert_jax.training.trainer import Trainer
 
 PLATEAU_LOSS = 6.0
 """A lower loss of masked tokens shows that a model has learned more than the frequencies of words."""
@@ -43,9 +43,7 @@ def step_flops(config: RunConfig) -> float:
 
 
 def _trainer(config: RunConfig) -> PretrainingTrainer:
-    opened = OpenedModels()
-    size, config = expected_vocabulary_size(config, opened), with_named_teacher(config, opened)
-    return pretraining_trainer(config, make_mesh(config.mesh), size, mask_id=4)
+    return Trainer(config, make_mesh(config.mesh), expected_objective(config, OpenedModels()))
 
 
 def prepare_sequences(config: RunConfig, run: Path) -> None:
@@ -144,7 +142,7 @@ def held_out_figures(run: Path, measured: Path, units: UnitKind | Units, whole: 
     trained, params = TrainedModel.load(files, lambda shapes: tree_shardings(shapes, mesh))
     recipe = recipe.replace(model=trained.config.replace(vocabulary_size=None))
     config = held_out_config(recipe, first, units)
-    trainer = pretraining_trainer(config, mesh, len(vocabulary), vocabulary.mask_id)
+    trainer = pretraining_trainer(config, mesh, vocabulary)
     prepared = prepared_for(first, sequences, config.phases[0].length)
     if (held_out := held_out_sequences(trainer, 0, prepared)) is None:
         return {}

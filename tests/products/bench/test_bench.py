@@ -50,7 +50,7 @@ def small_products():
 
 @pytest.fixture(scope="module")
 def trainer(tiny_config):
-    return pretraining_trainer(tiny_config, make_mesh(tiny_config.mesh), 150, mask_id=4)
+    return pretraining_trainer(tiny_config, make_mesh(tiny_config.mesh), 150)
 
 
 @pytest.fixture(scope="module")
