@@ -6,8 +6,8 @@
 MODEL is a run, a checkpoint, the folder of a transformers or sentence-transformers model, or a name of the hub. Its
 settings are taken; docs/small_language.md says which model and which vocabulary.
 
-All parameters learn from the first step on: a phase in which the words, the head or the blocks are frozen gained
-nothing (docs/experiments.md).
+All parameters learn from the first step on: a phase that trained only the head, only the tables over the
+vocabulary and the head, or all but these tables gained nothing (docs/experiments.md).
 """
 
 from bert_jax.config.data import DataConfig, VocabularyConfig

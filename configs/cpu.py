@@ -5,7 +5,7 @@
 Hardware and time: two CPU cores; 69 minutes beside other work on two virtual cores of an AMD EPYC (family 26), and 103
 minutes of one core's time in all. While nothing else ran, a step of 64 tokens took 0.1 s: an hour in all.
 What to expect: on 48 MB of English Wikipedia held-out MLM accuracy 0.470 (always the most frequent piece: 0.050):
-grammar and topics, no facts. A model to try the rest of the house on where there is no accelerator.
+grammar and topics, no facts. It is a model for trying the other commands without an accelerator.
 
 ModernBERT's block, as in configs/demo.py, leaves the plateau on which a model knows only how frequent words are after
 some hundred steps, if the rate is low enough for the width (docs/experiments.md). Its rotary positions need no

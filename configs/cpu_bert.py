@@ -5,7 +5,7 @@
 Hardware and time: two CPU cores; 81 minutes beside other work, 52 at the rates that the steps had when they were alone.
 (The warm-up was 860 steps long, as the run was planned with more steps at first; it is 855 here.)
 What to expect: on 48 MB of English Wikipedia held-out MLM accuracy 0.384 (0.048 by frequency) and NSP accuracy 0.868
-(0.538): grammar and topics, no facts. A model to try the rest of the house on where there is no accelerator.
+(0.538): grammar and topics, no facts. It is a model for trying the other commands without an accelerator.
 
 A small model sees more of the text: BERT-Mini at length 128 stood at the loss of word frequencies (6.6) for as long as
 it was tried, and four layers of this width at length 128 still did (6.3) after 160,000 sequences. Two layers on 64

@@ -1,6 +1,6 @@
 """The left-to-right twin of BERT-base: 12 layers of width 768 that predict each next token, as GPT.
 
-As BERT-base but for what it sees and is asked; to find out what seeing both sides is worth.
+BERT-base with causal attention and next-token prediction, to measure what attention to both sides is worth.
 
     bert-jax pretrain configs/gpt_ltr.py --workdir runs/gpt_ltr --data.source "text:corpus/*.txt.gz"
 

@@ -10,10 +10,10 @@ Hardware and time: two CPU cores, 46 minutes beside other work (61 minutes of pr
 What to expect: with 25 languages held-out MLM accuracy 0.288 (always the most frequent piece: 0.033), 0.364 in the best
 language and 0.217 in the worst; 0.195 as the mean over languages after 3,000 steps.
 
-Shares are proportional to size^0.7 at first, then to size^0.5 and size^0.3, so that small languages come to their right
-at the end, when the rate falls and what is seen stays (Marone et al. 2025, mmBERT). All pieces are of one unigram
-vocabulary, which is trained on the sources at the shares of size^0.7. Case and accents are kept, as few languages can
-do without them.
+Shares are proportional to size^0.7 at first, then to size^0.5 and size^0.3, so that small languages get larger shares
+at the end, when the learning rate falls and the model keeps most of what it sees (Marone et al. 2025, mmBERT). All
+pieces are of one unigram vocabulary, which is trained on the sources at the shares of size^0.7. Case and accents are
+kept, as few languages can do without them.
 """
 
 from runpy import run_path

@@ -1,7 +1,7 @@
 """A small ModernBERT: 10 layers of width 384 over a context of 8,192 tokens.
 
-The settings of configs/modern_base.py at a sixth of its size, with the widths of Ettin's 32 million (Weller et al.
-2025): for one GPU or a small TPU slice.
+The settings of configs/modern_base.py at about a fifth of its size, with the widths of Ettin's 32 million (Weller et
+al. 2025): for one GPU or a small TPU slice.
 
     bert-jax pretrain configs/modern_small.py --workdir runs/modern_small --data.source "text:corpus/*.txt.gz"
 

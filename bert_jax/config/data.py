@@ -55,9 +55,9 @@ class DataConfig(Settings):
     """Share of the training sequences (with `packed`, of the rows) that is drawn from each source, as proportional
     numbers. Small sources are then repeated more often than large ones. None: by `smoothing`."""
     smoothing: Annotated[float, Field(ge=0.0, le=1.0)] | None = None
-    """Exponent s of the shares of sources, which are in proportion to size^s: 1 by size, 0.7 as for multilingual BERT,
-    0 equal shares. The size is the number of training sequences, or of bytes where a vocabulary is trained. `weights`
-    take precedence. None: every sequence of every source once an epoch."""
+    """The shares of the sources are proportional to size^s, and this is s: 1 gives shares by size, 0.7 those of
+    multilingual BERT, 0 equal shares. The size is the number of training sequences; for training the vocabulary it is
+    the number of bytes. `weights` take precedence. None: every sequence of every source once an epoch."""
     most_epochs: Annotated[float, Field(gt=0.0)] | None = None
     """Maximum number of times that the training may see each sequence of a source, on average. Shares that exceed it
     are refused. None: no limit."""
@@ -244,7 +244,8 @@ class VocabularyConfig(Settings):
     the model's vocabulary is used, which `file` may extend. A command that sets `size` or `kind` beside `init` turns it
     on."""
     initial_rows: InitialRows = "pursuit"
-    """Initial rows of the pieces that the model lacks, if its vocabulary is exchanged or extended.
+    """Initial rows of the pieces that the model lacks, if its vocabulary is exchanged. The added pieces of an extended
+    vocabulary always begin as `mean`.
 
     - pursuit: a weighted sum of the rows of 16 shared pieces, with the weights by which their static vectors, trained
       on the text, best approximate that of the piece (orthogonal matching pursuit, Goddard and Fernandes Neto 2025).

@@ -68,7 +68,7 @@ class OptimizerConfig(Settings):
     bias_correction: bool = False
     """Adam's bias correction of the moments. BERT has none. LAMB has it as published (algorithm 2) and in the code that
     its paper names, but not in the code of ALBERT. Fine-tuning has it by default: without it the first steps are up to
-    six times as large, and more fine-tunings of small sets fail (Zhang et al. 2021, arXiv:2006.05987)."""
+    6.6 times as large, and more fine-tunings of small sets fail (Zhang et al. 2021, arXiv:2006.05987)."""
     clip_norm: Positive = 1.0
     """Maximum global norm of the gradients; larger ones are scaled down to it."""
 

@@ -86,8 +86,8 @@ def finetune(
     step.
 
     Raises UsageError if an argument, a setting or an input is wrong, RunError if the run fails or the compiler computes
-    wrong values on this machine, HostLost if another process of the run dies, and Interrupted if the run is stopped.
-    Once the cause is removed, the same call resumes the run.
+    wrong values on this machine, bert_jax.system.errors.HostLost if another process of the run dies, and Interrupted if
+    the run is stopped. Once the cause is removed, the same call resumes the run.
     """
     check_call("finetune", config, FinetuneConfig, on_measured)
     if init is not None:

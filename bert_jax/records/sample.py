@@ -207,7 +207,7 @@ def _read(
     share, described = 1.0, "the whole"
     if has_ranges or not ended:
         share = min(part.position / source.source.total, 1.0)
-        described = "pieces spread over the files" if has_ranges else "the beginning alone"
+        described = "stretches spread over the files" if has_ranges else "the beginning alone"
     documents = [document for _, document in kept.documents]
     return SpreadSample(documents, count, size, part.repairs, share, seconds, described)
 
