@@ -151,18 +151,17 @@ def _content(config: RunConfig) -> str | None:
     places = [place_of(path) for path in (config.vocabulary.file, config.vocabulary_model) if path]
     if not places:
         return text_content(config.data)
-    files = []
-    for path in places:
-        directory = tokenizer_directory(path)
-        if path.is_dir():
-            inside = sorted((directory or path).iterdir())
-            files += [file for file in inside if file.name.startswith(("tokenizer", "vocab")) or file.name in _FILES]
-        else:
-            merges = path.with_name("merges.txt")  # read with a vocab.json
-            files += [path, merges] if path.suffix == ".json" and merges.is_file() else [path]
-    if not all(file.is_file() for file in files):
-        return None
-    return content_hash(*files)
+    files = [file for path in places for file in vocabulary_files(path)]
+    return content_hash(*files) if all(file.is_file() for file in files) else None
+
+
+def vocabulary_files(path: Place) -> list[Place]:
+    """The files from which the vocabulary at `path`, a file or the folder of a tokenizer or model, is read."""
+    if path.is_dir():
+        inside = sorted((tokenizer_directory(path) or path).iterdir())
+        return [file for file in inside if file.name.startswith(("tokenizer", "vocab")) or file.name in _FILES]
+    merges = path.with_name("merges.txt")  # read with a vocab.json
+    return [path, merges] if path.suffix == ".json" and merges.is_file() else [path]
 
 
 def _train(config: RunConfig, run: RunDirectory) -> Tokenizer:

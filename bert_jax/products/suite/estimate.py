@@ -47,7 +47,7 @@ def print_estimate(work: SuiteWork) -> None:
             continue
         same = [each for each, other in jobs if each.done and (each.model, other) == (job.model, what)]
         model = next(model for model in work.suite.models if model.name == job.model)
-        seconds = [each.measured["work_seconds"] for each in same]
+        seconds = [each.seconds for each in same]
         time, basis = (sum(seconds) / len(seconds), f"{len(seconds)} finished") if seconds else (None, "not known")
         if not seconds and job.task == PRETRAINING:
             time, basis = _pretraining_seconds(work, model, times)

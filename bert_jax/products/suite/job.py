@@ -24,6 +24,8 @@ from bert_jax.system.sealed import Sealed
 
 _NOT_IN_NAME = re.compile(r"[^\w.=-]+")
 _LONGEST_NAME = 80
+_SECONDS = "work_seconds"
+"""The figure that every finished job has: the seconds of its work."""
 _MODEL = ("config.json", "tokenizer", "checkpoints")
 """Files and folders of a run that make up its model."""
 
@@ -72,7 +74,14 @@ class Job(NamedTuple):
 
     @property
     def measured(self) -> JsonObject:
-        return self.finished[self.path] if self.done else {}
+        """The figures of the finished job, without the time of its work, which differs each time; otherwise {}."""
+        figures = self.finished[self.path] if self.done else {}
+        return {name: value for name, value in figures.items() if name != _SECONDS}
+
+    @property
+    def seconds(self) -> float:
+        """The seconds of the work of the finished job."""
+        return self.finished[self.path][_SECONDS]
 
     def damage(self) -> tuple[Path, str] | None:
         """The first damaged file or folder of the job, and the reason; None if there is no damage."""
@@ -110,7 +119,7 @@ class Job(NamedTuple):
             folder.mkdir(exist_ok=True)
         began = time.monotonic()
         figures = self.work()
-        figures = figures | {"work_seconds": round(time.monotonic() - began, 1)}
+        figures = figures | {_SECONDS: round(time.monotonic() - began, 1)}
         parts = {name: content_hash(self.path / name) for name in self.parts} if self.path != self.file else {}
         KeptFigures(job=self._name, figures=figures, parts=parts).write(self.file)
         if not self.done:

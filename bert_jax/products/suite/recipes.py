@@ -151,10 +151,13 @@ class RecipeWork:
 
     def _hash_of_inputs(self, name: str) -> str:
         """Content hash of the text, vocabulary, lexicons and initial model that a recipe's settings name."""
+        from bert_jax.pretraining.vocabulary import vocabulary_files
+
         config = self._recipes[name].recipe
         assert config, f"{name} is a recipe"
-        named = config.vocabulary.file, config.objective.tags, *config.data.lexicons.values()
-        files = [place_of(file) for file in named if file]
+        files = [place_of(file) for file in (config.objective.tags, *config.data.lexicons.values()) if file]
+        if config.vocabulary.file:
+            files += vocabulary_files(place_of(config.vocabulary.file))
         text = [source_hash(source, is_text=True) for source in config.data.source]
         teacher = [model_hash(place_of(config.teacher))] if config.teacher else []
         return content_hash(text, config.init and model_hash(place_of(config.init)), *teacher, *files)

@@ -32,7 +32,9 @@ class RowSearch:
     def rows(self, source: str, usual: str) -> str:
         """A file of rows, or judged texts (`beir:FOLDER`), whose split is `usual` if none is named."""
         if source.startswith("beir:"):
-            return f"beir:{self.judged(source.removeprefix('beir:'), usual)}"
+            folder = self.judged(source.removeprefix("beir:"), usual)
+            # Test rows are measured as dev rows are, and the usual split of those is dev.
+            return f"beir:{folder}#test" if usual == "test" and "#" not in folder else f"beir:{folder}"
         place = self.files(source)[0]
         if os.path.isdir(place):
             self.missing.append(f"a folder {place} instead of a file of rows")

@@ -272,7 +272,7 @@ class Summary:
             if metrics := job.measured if job.done else {}:
                 metric, score = self.suite.measured[job.task].score(metrics)
                 row = {"model": job.model, "task": job.task, "setting": job.setting, "seed": job.seed}
-                row |= {"run": str(job.path), "metric": metric, "score": score, "seconds": metrics.get("work_seconds")}
+                row |= {"run": str(job.path), "metric": metric, "score": score, "seconds": job.seconds}
                 yield row | {"metrics": metrics}
 
     def _cells(self) -> Iterator[Cell]:

@@ -18,11 +18,10 @@ from bert_jax.config.settings import OneOrSeveral, Settings
 from bert_jax.inference.pair_files import pair_files, read_pairs
 from bert_jax.products.suite.rows import RowSearch, find_rows
 from bert_jax.products.suite.suite_tables import SuiteTables, Values, check_known, check_settable, with_settings
-from bert_jax.records.decoded_lines import decoded_lines
 from bert_jax.run.config_files import load_config
 from bert_jax.system.bucket import Place, place_of
 from bert_jax.system.errors import UsageError
-from bert_jax.system.json_file import JsonObject, parse_object
+from bert_jax.system.json_file import JsonObject
 
 AND = " and "
 """Between the names of metrics whose mean is a score."""
@@ -188,8 +187,9 @@ class JudgedSearch(SuiteTask):
         return place_of(find_rows(name, self.beir.partition("#")[0])[0])
 
     def texts(self) -> Iterator[Sequence[str]]:
-        for line in decoded_lines(self._file("queries.jsonl")):
-            yield [str(parse_object(line).get("text", ""))]
+        from bert_jax.finetuning.judged_texts import JudgedTexts
+
+        return ([query] for query in JudgedTexts(f"beir:{self.beir}", "test", Counter()).queries)
 
     def measure(self, run: Path) -> JsonObject:
         from bert_jax.finetuning.judged_texts import JudgedTexts
