@@ -105,7 +105,7 @@ def read_portion(portion: Portion, chunk_bytes: int) -> Seen:
     return Seen(crc32s, portion.text.repairs, portion.text.lines)
 
 
-def prepare_portion(portion: Portion, targets: Sequence[PendingSet], ends_held_out: Collection[int] = ()) -> list[str]:
+def prepare_portion(portion: Portion, targets: Sequence[PendingSet], ends_held_out: Collection[int]) -> list[str]:
     """Prepares the chunks of a portion one by one; returns the damage to chunks of an earlier attempt.
 
     Raises UsageError if the chunks have other checksums than at the first reading.
