@@ -329,6 +329,6 @@ def expected_objective(config: AnyRunConfig, opened: OpenedModels) -> "Objective
 
             config = with_named_teacher(config, opened)
         return pretraining_objective(config, size, _MASK_ID)
-    from bert_jax.finetuning.contrast import make_objective  # imports libraries that pretraining does without
+    from bert_jax.finetuning.contrast import objective_of  # imports libraries that pretraining does without
 
-    return make_objective(config.task, config.model, config.execution, config.layers_frozen, config.probe)
+    return objective_of(config)
