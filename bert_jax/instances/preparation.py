@@ -13,7 +13,13 @@ from bert_jax.config.data import DataConfig
 from bert_jax.config.language import language_name
 from bert_jax.config.operation import PreparationConfig
 from bert_jax.config.wording import counted
-from bert_jax.instances.chunk_worker import PendingSet, encode_text, prepare_unless_finished, write_instances
+from bert_jax.instances.chunk_worker import (
+    PendingSet,
+    encode_text,
+    preparation_title,
+    prepare_unless_finished,
+    write_instances,
+)
 from bert_jax.instances.chunks import PIECE_COUNTS, Chunk, FinishedChunk, cut_chunks, write_numbers
 from bert_jax.instances.held_out import separate_held_out
 from bert_jax.instances.marks import Marker
@@ -218,8 +224,7 @@ def _prepared_by_chunks(
     """Yields a list for each chunk, in order, with one finished chunk per target. Chunks that aren't finished are
     prepared first."""
     work = functools.partial(prepare_unless_finished, targets=targets, ends_held_out=ends_held_out)
-    lengths = " and ".join(dict.fromkeys(str(target.recipe.length) for target in targets))
-    with stage(f"Preparing sequences of {lengths}", corpus.total, corpus.unit) as bar:
+    with stage(preparation_title(targets), corpus.total, corpus.unit) as bar:
         finished, text, read = 0.0, 0, deque[tuple[float, int]]()
 
         def show() -> None:  # reading a chunk counts as half of its work
@@ -237,7 +242,7 @@ def _prepared_by_chunks(
             show()
             for _, remark in chunk_of_targets:
                 if remark:
-                    say(f"{remark}: this part of the data is prepared anew")
+                    say(remark)
             yield [chunk for chunk, _ in chunk_of_targets]
 
 
