@@ -110,12 +110,7 @@ def _finish(
     ]
     train = sum(sources, Statistics())
     train.repairs.update(corpus.repairs)
-    files = {name: total for chunk in chunks for name, total in chunk.files.items() if "/" not in name}  # the shards
-    for _, shard in held_out:
-        files |= shard
-    for path in directory.glob("*.array_record"):
-        if path.name not in files:  # left by an earlier attempt on a longer corpus
-            path.unlink()
+    shards = _shards(directory, chunks, held_out)
     counts = sum((chunk.numbers(PIECE_COUNTS, np.int64) for chunk in chunks), start=np.zeros((), np.int64))
     write_numbers(directory / COUNTS_FILE, {PIECE_COUNTS: counts})
     dtype = ids_dtype(len(counts))  # one count for each piece of the vocabulary
@@ -133,7 +128,7 @@ def _finish(
         of_sources=sources,
         held_out=sum((seen for seen, _ in held_out), Statistics()),
         held_out_dropped=dropped,
-        files=files | {name: FileSum.of(directory / name) for name in SMALL_FILES},
+        files=shards | {name: FileSum.of(directory / name) for name in SMALL_FILES},
         ids_type="uint16" if dtype is np.uint16 else "int32",
         packed=target.recipe.data.packed,
         lexicons=target.recipe.lexicon_hashes(),
@@ -149,6 +144,18 @@ def _finish(
     if target.place and in_bucket(target.place):
         remove_directory(target.place / "chunks")
     return prepared
+
+
+def _shards(directory: Place, chunks: Sequence[FinishedChunk], held_out: _HeldOut) -> dict[str, FileSum]:
+    """The checksums of a data set's shards, by name. Deletes the others that an earlier attempt on a longer corpus
+    left."""
+    shards = {name: total for chunk in chunks for name, total in chunk.files.items() if "/" not in name}
+    for _, shard in held_out:
+        shards |= shard
+    for path in directory.glob("*.array_record"):
+        if path.name not in shards:
+            path.unlink()
+    return shards
 
 
 def _chunks(corpus: Mixture, targets: Sequence[PendingSet], settings: PreparationConfig) -> list[list[FinishedChunk]]:
