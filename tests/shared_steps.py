@@ -8,12 +8,11 @@ import jax
 import numpy as np
 from jax.sharding import Mesh
 
-from bert_jax.config.finetune import FinetuneConfig
+from bert_jax.config.finetune import FinetuneConfig, TaskRunConfig
 from bert_jax.config.run import RunConfig
-from bert_jax.config.task import TaskConfig
 from bert_jax.config.training import TrainingConfig
 from bert_jax.finetuning import finetune
-from bert_jax.finetuning.contrast import make_objective
+from bert_jax.finetuning.contrast import objective_of
 from bert_jax.finetuning.objective import FineTuningObjective, Outputs
 from bert_jax.pretraining import evaluation, pretrain
 from bert_jax.pretraining.objective import pretraining_trainer
@@ -74,11 +73,12 @@ def _shared_task_trainer(config: FinetuneConfig, mesh: Mesh, objective: FineTuni
     return _SharingTrainer(config, _trainers[key])
 
 
-def _shared_objective(task: TaskConfig, *settings) -> FineTuningObjective:
+def _shared_objective(config: TaskRunConfig) -> FineTuningObjective:
     """The one objective of these settings, so that what is traced of it can be shared."""
-    key = tuple(map(repr, (task.replace(**_OF_ROWS), *settings)))
+    settings = config.model, config.execution, config.layers_frozen, config.probe
+    key = tuple(map(repr, (config.task.replace(**_OF_ROWS), *settings)))
     if key not in _objectives:
-        _objectives[key] = make_objective(task, *settings)
+        _objectives[key] = objective_of(config)
     return _objectives[key]
 
 
@@ -110,5 +110,5 @@ def share_steps() -> None:
 
     evaluation.HeldOut.__init__ = sharing
     pretrain.pretraining_trainer = evaluation.pretraining_trainer = _shared_trainer
-    finetune.Trainer, finetune.make_objective = _shared_task_trainer, _shared_objective
+    finetune.Trainer, finetune.objective_of = _shared_task_trainer, _shared_objective
     _share_outputs()

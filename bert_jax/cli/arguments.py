@@ -310,6 +310,6 @@ def objective_of_config(config: AnyRunConfig, opened: OpenedModels) -> "Objectiv
         from bert_jax.pretraining.objective import expected_objective
 
         return expected_objective(config, opened)
-    from bert_jax.finetuning.contrast import make_objective  # imports libraries that pretraining does without
+    from bert_jax.finetuning.contrast import objective_of  # imports libraries that pretraining does without
 
-    return make_objective(config.task, config.model, config.execution, config.layers_frozen, config.probe)
+    return objective_of(config)

@@ -6,7 +6,6 @@ import re
 from collections import deque
 from collections.abc import Iterable, Mapping
 from pathlib import Path
-from types import MappingProxyType
 from typing import Annotated
 
 from pydantic import Field
@@ -24,9 +23,7 @@ _MOST_MEANT = 3
 _SOURCE = "--data.source"
 
 
-def parse_line(
-    words: Iterable[str], flags: list[Flag], command: str, aliases: Mapping[str, str] = MappingProxyType({})
-) -> dict[str, object]:
+def parse_line(words: Iterable[str], flags: list[Flag], command: str, aliases: Mapping[str, str]) -> dict[str, object]:
     """The values of the flags and positional arguments on a command line, by name; `command`: "bert-jax pretrain".
     `aliases` maps other names of flags to the flags' names.
 

@@ -26,14 +26,9 @@ class Predict(RowsArguments, InferenceArguments):
         predictor = self.loaded(self.run, self.dtype).predictor
         from bert_jax.config.wording import counted
         from bert_jax.finetuning.dataset import say_repairs, written_as
-        from bert_jax.finetuning.predicting import (
-            STANDARD_INPUT,
-            check_predictions_file,
-            has_plain_lines,
-            of_lines,
-            write_predictions,
-        )
+        from bert_jax.finetuning.predictions_file import check_predictions_file, write_predictions
         from bert_jax.finetuning.row_reading import reading_of_input
+        from bert_jax.finetuning.rows_to_predict import STANDARD_INPUT, has_plain_lines, of_lines
         from bert_jax.records.formats import format_of
         from bert_jax.records.sources import task_records
         from bert_jax.system.progress import say, stage

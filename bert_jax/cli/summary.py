@@ -40,6 +40,8 @@ _MOST_CELLS = 160
 """Maximum characters of a sentence in a table; a terminal of 80 columns shows them on five lines."""
 _CUT = "..."
 """Replaces text that is cut off."""
+_FILLED_EXAMPLES = 5
+"""Most held-out sentences that are shown after pretraining."""
 _WORD = re.compile(r"\s+|\S+")
 _MASK_OR_CHARACTER = re.compile(rf"{re.escape(MASK)}|.")
 
@@ -161,8 +163,8 @@ class FilledExample(NamedTuple):
     """The model's first five pieces for [MASK], as `Tokenizer.spelled` has them, with their probabilities."""
 
 
-def filled_examples(run: RunDirectory, config: RunConfig, count: int = 5) -> list[FilledExample]:
-    """At most `count` held-out sentences of a trained run with the model's predictions; none if nothing was held out,
+def filled_examples(run: RunDirectory, config: RunConfig) -> list[FilledExample]:
+    """At most five held-out sentences of a trained run with the model's predictions; none if nothing was held out,
     or if its data is gone. Raises what `load` raises."""
     from bert_jax.inference.bert import load  # takes a second to import
     from bert_jax.inference.filling import masked_examples
@@ -171,7 +173,7 @@ def filled_examples(run: RunDirectory, config: RunConfig, count: int = 5) -> lis
     prepared, bert = PreparedData.unchecked(run.data(config.phases[-1].length)), load(run.path)
     examples = masked_examples(
         prepared.example_sentences if prepared else [], bert.tokenizer, bert.config.max_positions - 2
-    )[:count]
+    )[:_FILLED_EXAMPLES]
     return [FilledExample(text, word, bert.fill_mask(text)[0]) for text, word in examples]
 
 

@@ -14,7 +14,7 @@ from bert_jax.records import limits
 from bert_jax.records.record import Record
 from bert_jax.system.errors import Setting, UsageError, json_kind, listed, quoted
 
-_MOST_DIGITS = 18
+MOST_DIGITS = 18
 """Most digits of a whole number that is read from text."""
 _ITEM = (
     r"""b?'(?:[^'\\]|\\.)*'|b?"(?:[^"\\]|\\.)*"|[-+]?[\d.][\d.eE+-]*|[Tt]rue|[Ff]alse|None|null|nan|\.{3}|(?<=['"]):"""
@@ -61,7 +61,7 @@ def whole_number(record: Record, name: str, value: object, repairs: Counter[str]
 
     A number that is written as a text is read and counted in `repairs`. Raises UsageError for any other value.
     """
-    if isinstance(value, str) and len(value) <= _MOST_DIGITS and _WHOLE.fullmatch(value):
+    if isinstance(value, str) and len(value) <= MOST_DIGITS and _WHOLE.fullmatch(value):
         repairs["offsets given as texts, read as numbers"] += 1
         return int(value)
     if isinstance(value, bool) or not isinstance(value, int):
@@ -206,8 +206,8 @@ class Labels:
 def sorted_labels(names: Iterable[str]) -> tuple[str, ...]:
     """The distinct `names`, sorted as text.
 
-    If all are whole numbers of at most 18 digits, they are sorted by value, and equal values as text.
+    If all are whole numbers of at most MOST_DIGITS digits, they are sorted by value, and equal values as text.
     """
     different = set(names)
-    numbers = all(len(name) <= 18 and name.removeprefix("-").isdecimal() for name in different)
+    numbers = all(len(name) <= MOST_DIGITS and name.removeprefix("-").isdecimal() for name in different)
     return tuple(sorted(different, key=(lambda name: (int(name), name)) if numbers else None))

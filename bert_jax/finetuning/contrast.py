@@ -16,6 +16,7 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float, Int, Key, Num
 
+from bert_jax.config.finetune import TaskRunConfig
 from bert_jax.config.model import ModelConfig
 from bert_jax.config.operation import ExecutionConfig
 from bert_jax.config.task import TaskConfig
@@ -207,3 +208,8 @@ def make_objective(
     if task.makes_vectors:
         return ContrastObjective(task, model, execution, frozen_layers)
     return TaskObjective(task, model, execution, frozen_layers, probe)
+
+
+def objective_of(config: TaskRunConfig) -> FineTuningObjective:
+    """The objective of a fine-tuning run."""
+    return make_objective(config.task, config.model, config.execution, config.layers_frozen, config.probe)

@@ -16,7 +16,7 @@ from bert_jax.config.task import TaskConfig
 from bert_jax.config.training import Phase
 from bert_jax.config.wording import counted
 from bert_jax.finetuning.batches import PackedBatches, TaskBatch, TaskBatches, TextBatches
-from bert_jax.finetuning.contrast import make_objective
+from bert_jax.finetuning.contrast import objective_of
 from bert_jax.finetuning.dataset import LabelledRows, TrainingRows, make_task, read_labelled, read_training
 from bert_jax.finetuning.objective import Outputs
 from bert_jax.finetuning.predicting import measure
@@ -115,9 +115,7 @@ def _fine_tuned(config: FinetuneConfig, run: RunDirectory, on_measured: OnMeasur
                 run.save_tokenizer(plan.started.tokenizer)
                 run.keep(*plan.started.provenance.readings)
             run.keep(*plan.readings)
-    objective = make_objective(
-        plan.config.task, plan.config.model, config.execution, config.layers_frozen, config.probe
-    )
+    objective = objective_of(plan.config)
     trainer, outputs = Trainer(plan.config, plan.mesh, objective), Outputs(objective, plan.mesh)
     dev = plan.measured and DevRows(plan, plan.measured, outputs)
     others = {name: DevRows(plan, rows, outputs) for name, rows in plan.other_dev.items()}

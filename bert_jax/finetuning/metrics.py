@@ -17,7 +17,7 @@ from jaxtyping import Float
 from bert_jax.config.task import TaskConfig
 from bert_jax.finetuning.character_spans import OUTSIDE, counted_tags
 from bert_jax.run.results import ClassFigures, Confusion, Results
-from bert_jax.system.errors import UsageError, install_extra, quoted
+from bert_jax.system.errors import check_installed, quoted
 from bert_jax.system.files import as_json
 from bert_jax.text.scripts import sets_no_spaces
 
@@ -148,12 +148,9 @@ def check_measurable(task: TaskConfig) -> None:
 
 def _library(name: str) -> ModuleType:
     """Imports a module of the extra `tasks`. Raises UsageError if it isn't installed."""
-    try:
-        return importlib.import_module(name)
-    except ImportError:
-        raise UsageError(
-            f"measuring a task needs {name.partition('.')[0]}, which isn't installed; {install_extra('tasks')}"
-        ) from None
+    package = name.partition(".")[0]
+    check_installed(f"measuring a task needs {package}", package, "tasks")
+    return importlib.import_module(name)
 
 
 def class_results(names: Sequence[str], golds: Counter[str], predicted: Counter[str], right: Counter[str]) -> Results:

@@ -10,7 +10,7 @@ import numpy as np
 from bert_jax.batching.sequences import joined, truncated_sizes
 from bert_jax.config.task import TaskConfig
 from bert_jax.finetuning.character_spans import pieces_of
-from bert_jax.finetuning.columns import class_label, label_names, number, text, whole_number
+from bert_jax.finetuning.columns import MOST_DIGITS, class_label, label_names, number, text, whole_number
 from bert_jax.finetuning.metrics import class_metrics, label_metrics, number_metrics
 from bert_jax.finetuning.task import CUT, EMPTY, Example, Outcome, Prediction, Task, Wrong, most_frequent, probabilities
 from bert_jax.records.record import Record
@@ -211,7 +211,7 @@ class ChoiceTask(SentenceTask[int]):
         name, count = class_label(record, self.config.label), len(self.config.choices)
         if name in self.config.choices:
             return self.config.choices.index(name)
-        if not (name.isdecimal() and len(name) <= 18 and int(name) < count):
+        if not (name.isdecimal() and len(name) <= MOST_DIGITS and int(name) < count):
             raise UsageError(
                 f"{record.place}: the label {quoted(name)} is no choice; they are numbered from 0 to {count - 1}, not "
                 "from 1"

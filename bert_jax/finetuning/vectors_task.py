@@ -65,7 +65,7 @@ class VectorsTask(Task[float | None]):
     @classmethod
     def with_labels(cls, config: TaskConfig, records: Sequence[Record]) -> TaskConfig:
         """`config` with `scored` set: whether the pairs have scores. Pairs with scores have no negatives."""
-        scored = pair_of(config, records[0], Counter()).score is not None
+        scored = pair_of(config, records[0]).score is not None
         return config.replace(scored=scored, most_negatives=0 if scored else config.most_negatives)
 
     def with_example_sizes(self, examples: Sequence[Example]) -> TaskConfig:
@@ -116,7 +116,7 @@ class VectorsTask(Task[float | None]):
     @classmethod
     def is_measurable(cls, config: TaskConfig, record: Record) -> bool:
         """Whether the record has two texts. Rows without a score can be measured, too: their texts match."""
-        return all(text.strip() for text in pair_of(config, record, Counter())[:2])
+        return all(text.strip() for text in pair_of(config, record)[:2])
 
     def encode(self, records: Sequence[Record], repairs: Counter[str], train: bool) -> list[list[Example]]:
         """In training, one example for each record; otherwise, one for each text of a record.
@@ -124,7 +124,7 @@ class VectorsTask(Task[float | None]):
         A training example has a sequence for each text: the first, the second and the negatives. Training skips a pair
         with an empty text.
         """
-        texts = [self._texts(record, repairs, train) for record in records]
+        texts = [self._texts(record, train) for record in records]
         pieces = iter(self._tokenizer.encode_batch([one.prompt.text + one.text for row in texts for one in row]))
         encoded = []
         for record, of_record in zip(records, texts, strict=True):
@@ -148,14 +148,14 @@ class VectorsTask(Task[float | None]):
                 encoded.append([])
         return encoded
 
-    def _texts(self, record: Record, repairs: Counter[str], train: bool) -> list[PromptedText]:
+    def _texts(self, record: Record, train: bool) -> list[PromptedText]:
         """The texts of a record with their prompts.
 
         Pairs with scores have the default prompt, others the prompts of their roles.
         """
         if isinstance(record, SingleText):
             return [PromptedText(record.values["text"], record.values["prompt"])]
-        pair = pair_of(self.config, record, repairs)
+        pair = pair_of(self.config, record)
         scored = self.config.scored or pair.score is not None
         query, passage = (self.config.prompt(None if scored else role) for role in ("query", PASSAGE_ROLES[0]))
         others = pair.negatives[: self.config.most_negatives] if train else []
@@ -168,7 +168,7 @@ class VectorsTask(Task[float | None]):
 
     def gold(self, record: Record) -> float | None:
         """The score of the pair; None if it has none."""
-        return pair_of(self.config, record, Counter()).score
+        return pair_of(self.config, record).score
 
     def answers(self, record: Record) -> list[float]:
         """The score of the pair; empty if it has none."""
@@ -197,7 +197,7 @@ class VectorsTask(Task[float | None]):
 
     def inputs(self, records: Sequence[Record]) -> list[Record]:
         """Each distinct text of the pairs, once."""
-        texts = dict.fromkeys(one for record in records for one in self._texts(record, Counter(), train=False))
+        texts = dict.fromkeys(one for record in records for one in self._texts(record, train=False))
         return [SingleText("", one._asdict()) for one in texts]
 
     def evaluate(
@@ -214,7 +214,7 @@ class VectorsTask(Task[float | None]):
         for record, [example], [vector] in outcomes:
             vectors[PromptedText(**record.values)] = vector
             cut += example.sequences[0].cut
-        pairs = [self._texts(record, Counter(), train=False) for record in records]
+        pairs = [self._texts(record, train=False) for record in records]
         metrics, errors = _measured(pairs, golds, vectors, width=None)
         for width in self.config.widths:
             if width < len(vector):
@@ -277,7 +277,7 @@ def _measured(
     return retrieval_metrics(ranking), retrieval_errors(rows, ranking)
 
 
-def pair_of(config: TaskConfig, record: Record, repairs: Counter[str]) -> TextPair:
+def pair_of(config: TaskConfig, record: Record) -> TextPair:
     """The texts and the score of a record, from the columns that `config` names, or query and positive, or a and b.
 
     Raises UsageError if the columns are missing or hold values of another type.

@@ -16,7 +16,7 @@ from jaxtyping import Float
 from bert_jax.config.model import ModelConfig
 from bert_jax.config.task import TaskConfig
 from bert_jax.config.vectors import NO_PROMPT, Prompt
-from bert_jax.finetuning.predicting import python_records
+from bert_jax.finetuning.rows_to_predict import python_records
 from bert_jax.finetuning.task import Prediction
 from bert_jax.inference.batches import Vectors, in_order, stacked
 from bert_jax.inference.embedder import Embedder

@@ -20,7 +20,7 @@ from bert_jax.inference.features import Feature
 from bert_jax.inference.vector_file import Origin
 from bert_jax.records.decoded_lines import decoded_lines
 from bert_jax.records.formats import format_of, has_columns
-from bert_jax.records.record import Record
+from bert_jax.records.record import Record, row_id
 from bert_jax.records.sources import task_records
 from bert_jax.system.bucket import Place, place_of
 from bert_jax.system.errors import UsageError, install_extra, listed
@@ -195,8 +195,8 @@ def read_texts(
 ) -> Iterator[Text]:
     """Yields the texts of `source`: its lines, or one or two `columns` of its rows.
 
-    Before each text of a row, the row's id is appended to `ids`: its column `_id`, as in BEIR's corpora, or `id`; "" if
-    it has neither. Raises UsageError, before the first text, if `source` doesn't have that form.
+    Before each text of a row, the row's `row_id` is appended to `ids`. Raises UsageError, before the first text, if
+    `source` doesn't have that form.
     """
     if len(columns) > 2:
         raise UsageError(f"--texts {' '.join(columns)} are {len(columns)} columns; give one, or a pair's two")
@@ -209,8 +209,7 @@ def read_texts(
 
         def row_text(record: Record) -> Text:
             if ids is not None:
-                named = (record.values.get(column) for column in ("_id", "id"))
-                ids.append(next((str(value) for value in named if value is not None), ""))
+                ids.append(row_id(record.values))
             texts = [text(record, column, remedy) for column in columns]
             return texts[0] if len(texts) == 1 else (texts[0], texts[1])
 

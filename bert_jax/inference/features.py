@@ -93,10 +93,10 @@ class Choice(NamedTuple):
         return len(self.layers) if self.pool == "none" and self.join in ("concat", "none") else 1
 
 
-def check_count(name: str, value: object, least: int = 1) -> None:
-    """Raises UsageError if `value` is no whole number, or one below `least`."""
-    if not isinstance(value, int | np.integer) or value < least:
-        raise UsageError(f"{Setting(name, value)} is no whole number of at least {least}; give one")
+def check_count(name: str, value: object) -> None:
+    """Raises UsageError if `value` is no whole number of at least 1."""
+    if not isinstance(value, int | np.integer) or value < 1:
+        raise UsageError(f"{Setting(name, value)} is no whole number of at least 1; give one")
 
 
 def one_of(name: str, value: str, allowed: Any) -> Any:

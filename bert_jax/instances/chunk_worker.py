@@ -53,12 +53,18 @@ class PendingSet(NamedTuple):
     """Where the finished set goes if not to `directory`: a place in a bucket."""
 
 
+def preparation_title(targets: Sequence[PendingSet]) -> str:
+    """The title of the stage that prepares `targets`, with their sequence lengths."""
+    lengths = " and ".join(dict.fromkeys(str(target.recipe.length) for target in targets))
+    return f"Preparing sequences of {lengths}"
+
+
 def prepare_unless_finished(
     chunk: Chunk, targets: Sequence[PendingSet], ends_held_out: Collection[int] = ()
 ) -> list[tuple[FinishedChunk, str | None]]:
     """Prepares a chunk for the targets that have no intact files of it from an earlier attempt.
 
-    Returns for each target the finished chunk, and a description of the damage if a finished chunk couldn't be used.
+    Returns for each target the finished chunk, and a message about the damage if a finished chunk couldn't be used.
     `ends_held_out`: indices of the sources for which the end of each document is held out instead of whole documents.
     """
     ends = chunk.source in ends_held_out
@@ -67,7 +73,10 @@ def prepare_unless_finished(
     earlier = [_finished(chunk, target) for target in targets]
     unfinished = [target for target, (finished, _) in zip(targets, earlier, strict=True) if not finished]
     built = iter(prepare_chunk(chunk, unfinished, ends) if unfinished else ())
-    return [(finished or next(built), remark) for finished, remark in earlier]
+    return [
+        (finished or next(built), damage and f"{damage}: this part of the data is prepared anew")
+        for finished, damage in earlier
+    ]
 
 
 def _finished(chunk: Chunk, target: PendingSet) -> tuple[FinishedChunk | None, str | None]:

@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 from bert_jax.config.data import DataConfig
 from bert_jax.config.operation import PreparationConfig
-from bert_jax.instances.chunk_worker import PendingSet, prepare_unless_finished
+from bert_jax.instances.chunk_worker import PendingSet, preparation_title, prepare_unless_finished
 from bert_jax.instances.chunks import SUMMARY, Chunk, FinishedChunk, chunk_file, cut_chunks
 from bert_jax.records.corpus import Corpus, Mixture, open_corpus
 from bert_jax.records.drops import Drops
@@ -76,13 +76,12 @@ def prepared_by_portions(
         ]
         elsewhere = [_written_by_workers(target, settings) for target in targets]
         work = functools.partial(prepare_portion, targets=elsewhere, ends_held_out=ends_held_out)
-        lengths = " and ".join(dict.fromkeys(str(target.recipe.length) for target in targets))
-        remarks = mapped(work, numbered, f"Preparing sequences of {lengths}")
+        remarks = mapped(work, numbered, preparation_title(targets))
     for target in elsewhere:
         if in_bucket(target.directory):
             fetched(target.directory)
     for remark in itertools.chain(*remarks):
-        say(f"{remark}: this part of the data is prepared anew")
+        say(remark)
     return [[_finished(target, index) for target in targets] for index in range(sum(len(each.crc32s) for each in seen))]
 
 
@@ -105,8 +104,8 @@ def read_portion(portion: Portion, chunk_bytes: int) -> Seen:
     return Seen(crc32s, portion.text.repairs, portion.text.lines)
 
 
-def prepare_portion(portion: Portion, targets: Sequence[PendingSet], ends_held_out: Collection[int] = ()) -> list[str]:
-    """Prepares the chunks of a portion one by one; returns the damage to chunks of an earlier attempt.
+def prepare_portion(portion: Portion, targets: Sequence[PendingSet], ends_held_out: Collection[int]) -> list[str]:
+    """Prepares the chunks of a portion one by one; returns messages about damaged chunks of an earlier attempt.
 
     Raises UsageError if the chunks have other checksums than at the first reading.
     """

@@ -13,7 +13,13 @@ from bert_jax.config.data import DataConfig
 from bert_jax.config.language import language_name
 from bert_jax.config.operation import PreparationConfig
 from bert_jax.config.wording import counted
-from bert_jax.instances.chunk_worker import PendingSet, encode_text, prepare_unless_finished, write_instances
+from bert_jax.instances.chunk_worker import (
+    PendingSet,
+    encode_text,
+    preparation_title,
+    prepare_unless_finished,
+    write_instances,
+)
 from bert_jax.instances.chunks import PIECE_COUNTS, Chunk, FinishedChunk, cut_chunks, write_numbers
 from bert_jax.instances.held_out import separate_held_out
 from bert_jax.instances.marks import Marker
@@ -104,12 +110,7 @@ def _finish(
     ]
     train = sum(sources, Statistics())
     train.repairs.update(corpus.repairs)
-    files = {name: total for chunk in chunks for name, total in chunk.files.items() if "/" not in name}  # the shards
-    for _, shard in held_out:
-        files |= shard
-    for path in directory.glob("*.array_record"):
-        if path.name not in files:  # left by an earlier attempt on a longer corpus
-            path.unlink()
+    shards = _shards(directory, chunks, held_out)
     counts = sum((chunk.numbers(PIECE_COUNTS, np.int64) for chunk in chunks), start=np.zeros((), np.int64))
     write_numbers(directory / COUNTS_FILE, {PIECE_COUNTS: counts})
     dtype = ids_dtype(len(counts))  # one count for each piece of the vocabulary
@@ -127,7 +128,7 @@ def _finish(
         of_sources=sources,
         held_out=sum((seen for seen, _ in held_out), Statistics()),
         held_out_dropped=dropped,
-        files=files | {name: FileSum.of(directory / name) for name in SMALL_FILES},
+        files=shards | {name: FileSum.of(directory / name) for name in SMALL_FILES},
         ids_type="uint16" if dtype is np.uint16 else "int32",
         packed=target.recipe.data.packed,
         lexicons=target.recipe.lexicon_hashes(),
@@ -143,6 +144,18 @@ def _finish(
     if target.place and in_bucket(target.place):
         remove_directory(target.place / "chunks")
     return prepared
+
+
+def _shards(directory: Place, chunks: Sequence[FinishedChunk], held_out: _HeldOut) -> dict[str, FileSum]:
+    """The checksums of a data set's shards, by name. Deletes the others that an earlier attempt on a longer corpus
+    left."""
+    shards = {name: total for chunk in chunks for name, total in chunk.files.items() if "/" not in name}
+    for _, shard in held_out:
+        shards |= shard
+    for path in directory.glob("*.array_record"):
+        if path.name not in shards:
+            path.unlink()
+    return shards
 
 
 def _chunks(corpus: Mixture, targets: Sequence[PendingSet], settings: PreparationConfig) -> list[list[FinishedChunk]]:
@@ -218,8 +231,7 @@ def _prepared_by_chunks(
     """Yields a list for each chunk, in order, with one finished chunk per target. Chunks that aren't finished are
     prepared first."""
     work = functools.partial(prepare_unless_finished, targets=targets, ends_held_out=ends_held_out)
-    lengths = " and ".join(dict.fromkeys(str(target.recipe.length) for target in targets))
-    with stage(f"Preparing sequences of {lengths}", corpus.total, corpus.unit) as bar:
+    with stage(preparation_title(targets), corpus.total, corpus.unit) as bar:
         finished, text, read = 0.0, 0, deque[tuple[float, int]]()
 
         def show() -> None:  # reading a chunk counts as half of its work
@@ -237,7 +249,7 @@ def _prepared_by_chunks(
             show()
             for _, remark in chunk_of_targets:
                 if remark:
-                    say(f"{remark}: this part of the data is prepared anew")
+                    say(remark)
             yield [chunk for chunk, _ in chunk_of_targets]
 
 

@@ -100,16 +100,7 @@ def open_model_directory(
     unused |= dict.fromkeys(stored.not_listed, f"not listed in {INDEX}")
     tokenizer, has_segments, tokenizer_facts = read_tokenizer(folder, config, lowercase)
     _check_tokenizer(tokenizer.vocabulary, values, path, config)
-    rows, pieces = config.num_word_rows, len(tokenizer.vocabulary)
-    if rows > pieces:
-        say(f"the model has {rows:,} rows for {pieces:,} pieces: {rows - pieces:,} are kept and never predicted")
-        config = config.replace(vocabulary_size=pieces, word_rows=rows)
-    if config.num_segments > 1 and not has_segments:
-        # Such tokenizers, for example XLM-R's, give no segments, so transformers puts both texts of a pair in segment
-        # 0.
-        say(f"of {config.num_segments} segments the first alone is kept: the tokenizer puts both texts of a pair in it")
-        config = config.replace(num_segments=1)
-        selected[SEGMENTS] = selected[SEGMENTS].rows(0, 1)
+    config, selected = _fitted_to_tokenizer(config, selected, len(tokenizer.vocabulary), has_segments)
     facts = [
         *model_facts(values, config, path.name, activation, is_google=bool(checkpoint)),
         _tensor_facts(selected, absent, unused, stored.slots),
@@ -169,16 +160,6 @@ def _stored_tensors(directory: Path, checkpoint: Path | None, path: Path, values
 def _check_tokenizer(vocabulary: Vocabulary, values: JsonObject, path: Path, config: ModelConfig) -> None:
     """Raises UsageError if the tokenizer doesn't belong to the model, by the ids of special pieces in `values`, read
     from `path`, and by the place of the class token."""
-    _check_special_ids(values, path, config, vocabulary)
-    if config.class_token == "last" and vocabulary.class_token != "last":
-        raise UsageError(
-            f"{path.parent}: the tokenizer sets {vocabulary.framed('text')}, and the model has its class token after "
-            "the text; tokenizer and model don't belong together"
-        )
-
-
-def _check_special_ids(values: JsonObject, path: Path, config: ModelConfig, vocabulary: Vocabulary) -> None:
-    """Raises UsageError for an id of a special piece in `values`, read from `path`, that the vocabulary contradicts."""
     for name, number, piece in zip(SPECIAL_NAMES, vocabulary.special_ids, vocabulary.special, strict=True):
         written = values.get(f"{name}_id")
         if written in (None, number):
@@ -190,6 +171,29 @@ def _check_special_ids(values: JsonObject, path: Path, config: ModelConfig, voca
                 "and model don't belong together"
             )
         say(f"{path}: {name}_id is {quoted(written)}; padding is piece {number}, as the tokenizer says")
+    if config.class_token == "last" and vocabulary.class_token != "last":
+        raise UsageError(
+            f"{path.parent}: the tokenizer sets {vocabulary.framed('text')}, and the model has its class token after "
+            "the text; tokenizer and model don't belong together"
+        )
+
+
+def _fitted_to_tokenizer(
+    config: ModelConfig, tensors: dict[str, Tensor], pieces: int, has_segments: bool
+) -> tuple[ModelConfig, dict[str, Tensor]]:
+    """The config and the tensors of a model, as its tokenizer uses them; reports what the tokenizer never uses.
+
+    `pieces`: the size of the tokenizer's vocabulary. `has_segments`: whether it tells the texts of a pair apart.
+    """
+    if (rows := config.num_word_rows) > pieces:
+        say(f"the model has {rows:,} rows for {pieces:,} pieces: {rows - pieces:,} are kept and never predicted")
+        config = config.replace(vocabulary_size=pieces, word_rows=rows)
+    if config.num_segments > 1 and not has_segments:
+        # Such tokenizers, for example XLM-R's, give no segments: transformers puts both texts of a pair in segment 0.
+        say(f"of {config.num_segments} segments the first alone is kept: the tokenizer puts both texts of a pair in it")
+        config = config.replace(num_segments=1)
+        tensors = tensors | {SEGMENTS: tensors[SEGMENTS].rows(0, 1)}
+    return config, tensors
 
 
 def _tensor_facts(tensors: Collection[str], absent: Collection[str], unused: Collection[str], slots: list[str]) -> Fact:

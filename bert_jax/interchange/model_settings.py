@@ -114,7 +114,7 @@ def model_facts(
     return facts if "layer_norm_epsilon" in {relative.rates.get(key) for key in lacking} else [*facts, epsilon]
 
 
-def config_values(model: ModelConfig, vocabulary: Vocabulary, class_name: str, has_pooler: bool = True) -> JsonObject:
+def config_values(model: ModelConfig, vocabulary: Vocabulary, class_name: str, has_pooler: bool) -> JsonObject:
     """The values of Hugging Face's config.json for `model`, exported as transformers' class `class_name`.
 
     `has_pooler`: whether a pooler is exported; otherwise `model.pooler` may be of any kind.

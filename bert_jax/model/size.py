@@ -81,10 +81,10 @@ def model_parts(config: ModelConfig, shapes: Parameters | None = None) -> list[M
     return counted
 
 
-def num_parameters(config: ModelConfig, heads: bool = True, shapes: Parameters | None = None) -> int:
-    """Number of parameters of the encoder with its pooler and, with `heads`, of the heads and of a discriminator's
-    generator, without the vocabulary's padding. `shapes`: the model's parameters; None: those of pretraining."""
-    return sum(part.copies * part.parameters for part in model_parts(config, shapes) if heads or part.in_encoder)
+def num_parameters(config: ModelConfig, shapes: Parameters | None = None) -> int:
+    """Number of parameters of the model with its heads and, if it is a discriminator, its generator, without the
+    vocabulary's padding. `shapes`: the model's parameters; None: those of pretraining."""
+    return sum(part.copies * part.parameters for part in model_parts(config, shapes))
 
 
 def train_flops(config: ModelConfig, length: int, predictions: int) -> int:

@@ -139,19 +139,19 @@ def prepare_sample(
     Raises UsageError if the vocabulary that the config names can't be read, or if there is too little text for a
     vocabulary or a sequence.
     """
-    data, scale, passes = config.data, sample.text_bytes / sample.kept_bytes, config.data.dupe_factor
+    data, passes = config.data, config.data.dupe_factor
+    # Bytes of the source's text for each byte of the sample; `scale` leaves out what the source would hold out.
+    enlargement = scale = sample.text_bytes / sample.kept_bytes
     # A sample's documents don't show whether some documents or the ends of all would be held out.
     if not sample.has_all:
-        scale, data = scale * (1 - data.held_out), data.replace(held_out=0.0)
+        scale, data = enlargement * (1 - data.held_out), data.replace(held_out=0.0)
         passes = min(math.ceil(_DOCUMENTS / len(sample.documents)), _MOST_PASSES)
     given, _ = existing_tokenizer(config, opened)
     size = len(given.vocabulary) if given else config.vocabulary.size
     began = time.perf_counter()
     trained = common or trained_tokenizer(sample.documents, config.replace(data=data), size)
-    vocabulary_seconds, reading_seconds = 0.0, sample.text_bytes * sample.seconds / sample.bytes
-    if not common:
-        seconds = time.perf_counter() - began
-        vocabulary_seconds = _of_all_text(seconds, sample.kept_bytes, sample.text_bytes, config)
+    seconds = time.perf_counter() - began
+    vocabulary_seconds = 0.0 if common else _of_all_text(seconds, sample.kept_bytes, sample.text_bytes, config)
     lines = [plain(line) for document in sample.documents for line in document]
     shapes = list(dict.fromkeys(_Shape(phase.length, data.packed) for phase in config.phases))
     lengths = {*LENGTHS, *(shape.length for shape in shapes)}
@@ -168,7 +168,7 @@ def prepare_sample(
     work = [_Work.of(prepared[shape], config.data.dupe_factor / passes_of[shape]) for shape in shapes]
     return SamplePreparation(
         sentences=round(scale * first.sentences),
-        words=round(sum(len(line.split()) for line in lines) * sample.text_bytes / sample.kept_bytes),
+        words=round(sum(len(line.split()) for line in lines) * enlargement),
         tokens=round(scale * first.tokens),
         cuts=[
             _cut(
@@ -179,13 +179,7 @@ def prepare_sample(
         pieces=pieces,
         vocabulary_size=len(trained.vocabulary) if not given and len(trained.vocabulary) != size else None,
         merged=merged_letters(lines, (given or trained).cleaned),
-        time=PreparationTime(
-            chunks=max(round(sample.text_bytes / data.chunk_bytes), 1),
-            shuffled_bytes=round(sample.text_bytes),
-            shard_bytes=round(scale * sum(each.shard_bytes for each in work)),
-            vocabulary_seconds=0.0 if given else reading_seconds + vocabulary_seconds,
-            work_seconds=reading_seconds + scale * (work[0].text_seconds + sum(each.cutting_seconds for each in work)),
-        ),
+        time=_time(sample, data, scale, work, None if given else vocabulary_seconds),
     )
 
 
@@ -202,6 +196,24 @@ class _Work(NamedTuple):
         """`times`: the passes of the training over the text for each pass of the preparation."""
         shards = sum(shard.size for name, shard in prepared.shards.items() if name.startswith(TRAIN))
         return cls(prepared.text_seconds, times * prepared.cutting_seconds, times * shards)
+
+
+def _time(
+    sample: SpreadSample, data: DataConfig, scale: float, work: Sequence[_Work], vocabulary_seconds: float | None
+) -> PreparationTime:
+    """The figures of preparing the whole source, whose training text is `scale` times that of the sample.
+
+    `work`: for each shape of the config. `vocabulary_seconds`: the time to train a vocabulary after the text is
+    read; None: a vocabulary is given.
+    """
+    reading_seconds = sample.text_bytes * sample.seconds / sample.bytes
+    return PreparationTime(
+        chunks=max(round(sample.text_bytes / data.chunk_bytes), 1),
+        shuffled_bytes=round(sample.text_bytes),
+        shard_bytes=round(scale * sum(each.shard_bytes for each in work)),
+        vocabulary_seconds=0.0 if vocabulary_seconds is None else reading_seconds + vocabulary_seconds,
+        work_seconds=reading_seconds + scale * (work[0].text_seconds + sum(each.cutting_seconds for each in work)),
+    )
 
 
 class CommonVocabulary(NamedTuple):

@@ -216,7 +216,7 @@ def _lack_capitals(texts: Sequence[str]) -> bool:
     return sum(map(str.isupper, some)) < _FEW_CAPITALS * sum(map(str.islower, some))
 
 
-def training_cleaning(settings: VocabularyConfig, languages: Collection[str] = ()) -> Cleaning:
+def training_cleaning(settings: VocabularyConfig, languages: Collection[str]) -> Cleaning:
     """The cleaning of a vocabulary that is trained, with the casing of Turkish if all of `languages` have it."""
     cleaning = Cleaning.of_training(settings.lowercase, settings.strip_accents, settings.unicode_form)
     turkish = settings.lowercase and bool(languages) and all(map(has_turkish_case, languages))

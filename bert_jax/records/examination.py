@@ -2,7 +2,6 @@
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
-from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -14,7 +13,7 @@ from bert_jax.records.corpus import Document
 from bert_jax.records.drops import check_lines, first_place
 from bert_jax.records.filters import refusals
 from bert_jax.records.signatures import band_keys, digests, minhashes
-from bert_jax.system.errors import UsageError, install_extra
+from bert_jax.system.errors import check_installed
 from bert_jax.system.files import replacing
 from bert_jax.text.text_spans import plain
 
@@ -41,13 +40,8 @@ class DocumentBatch(NamedTuple):
 
 def check_packages(data: DataConfig) -> None:
     """Raises UsageError if a package that curation needs isn't installed."""
-    packages = ("duckdb", "pyarrow", "rensa") if data.is_curated else ()
-    for package in packages:
-        if find_spec(package) is None:
-            raise UsageError(
-                f"settings that drop documents or lines need {package}, which isn't installed; "
-                f"{install_extra('deduplicate')}"
-            )
+    for package in ("duckdb", "pyarrow", "rensa") if data.is_curated else ():
+        check_installed(f"settings that drop documents or lines need {package}", package, "deduplicate")
 
 
 def cut_into_batches(documents: Iterable[Document], source: int, portion: int) -> Iterator[DocumentBatch]:

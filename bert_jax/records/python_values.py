@@ -8,7 +8,7 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
-from bert_jax.records.record import check_names
+from bert_jax.records.record import check_names, row_id
 from bert_jax.system.errors import UsageError, listed, quoted
 from bert_jax.system.progress import say
 
@@ -65,9 +65,9 @@ def python_texts(
     """Yields the texts of `texts`, and pairs of texts too if `pairs` is true.
 
     The text of a row is that of `columns` (two make a pair); without them its column `text`, or its only column. Before
-    each text, its row's id is appended to `ids`: its column `_id` or `id`; "" if it has neither. A missing text becomes
-    an empty one, and a line says at the end how many were missing. Raises UsageError as `python_rows` does, and for an
-    element of another type, or without these columns.
+    each text, the `row_id` of its row is appended to `ids`; "" if it has no columns. A missing text becomes an empty
+    one, and a line says at the end how many were missing. Raises UsageError as `python_rows` does, and for an element
+    of another type, or without these columns.
     """
     return _texts(python_rows(texts, use, "texts"), use, pairs, columns, ids)
 
@@ -77,8 +77,7 @@ def _texts(rows: Iterator[Any], use: str, pairs: bool, columns: Sequence[str], i
     for number, row in enumerate(rows, 1):
         text = row
         if ids is not None:
-            named = (row.get(column) for column in ("_id", "id")) if isinstance(row, Mapping) else ()
-            ids.append(next((str(value) for value in named if value is not None), ""))
+            ids.append(row_id(row) if isinstance(row, Mapping) else "")
         if columns:
             if not isinstance(row, Mapping):
                 raise UsageError(f"{use}: text {number:,} is {quoted(row)}, which has no columns; leave `columns` out")

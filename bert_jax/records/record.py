@@ -2,7 +2,7 @@
 
 import re
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 from bert_jax.config.data import FileFormat
@@ -93,6 +93,12 @@ def _mended(value: Any, repairs: Counter[str]) -> Any:
     if isinstance(value, dict):
         return {_mended(name, repairs): _mended(field, repairs) for name, field in value.items()}
     return value
+
+
+def row_id(values: Mapping[str, Any]) -> str:
+    """The id of a row of columns: its column `_id`, as in BEIR's corpora, or `id`; "" if it has neither."""
+    named = (values.get(column) for column in ("_id", "id"))
+    return next((str(value) for value in named if value is not None), "")
 
 
 def check_names(names: Sequence[str], place: str) -> None:

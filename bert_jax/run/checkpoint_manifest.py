@@ -8,7 +8,7 @@ from pydantic import Field
 
 from bert_jax.run.measurement import as_sums
 from bert_jax.run.run_files import RunFiles
-from bert_jax.run.run_manifest import MANIFEST, Covered, RunManifest
+from bert_jax.run.run_manifest import CHECKPOINT_DIGITS, CHECKPOINT_NAMES, MANIFEST, Covered, RunManifest
 from bert_jax.run.state import StateCheck
 from bert_jax.system.bucket import Place
 from bert_jax.system.copies import copy_into
@@ -16,10 +16,6 @@ from bert_jax.system.files import FileSum, files_below, finite_or_null, remove_d
 from bert_jax.system.progress import warn
 from bert_jax.system.sealed import Natural, Sealed
 
-_DIGITS = 8
-"""Digits of the step that is a checkpoint's name."""
-_NAMES = "[0-9]" * _DIGITS
-"""Glob pattern of the names of checkpoints."""
 KEPT = "kept_for_good"
 """Empty file that marks a checkpoint which is never deleted. A user may set and remove such marks, so no manifest lists
 them."""
@@ -64,12 +60,12 @@ class Manifest(Sealed):
 
 def checkpoint_path(directory: Place, step: int) -> Place:
     """The directory of the checkpoint of `step`."""
-    return directory / f"{step:0{_DIGITS}d}"
+    return directory / f"{step:0{CHECKPOINT_DIGITS}d}"
 
 
 def complete(directory: Place) -> list[Place]:
     """The finished checkpoints in `directory`, oldest first."""
-    return sorted(path.parent for path in directory.glob(f"{_NAMES}/{MANIFEST}"))
+    return sorted(path.parent for path in directory.glob(f"{CHECKPOINT_NAMES}/{MANIFEST}"))
 
 
 def incomplete(directory: Place) -> set[Place]:
@@ -77,7 +73,7 @@ def incomplete(directory: Place) -> set[Place]:
 
     Raises OSError if the disk or bucket doesn't answer; a glob would hide that, and callers delete these checkpoints.
     """
-    return {path for path in directory.glob(_NAMES) if not has_manifest(path)}
+    return {path for path in directory.glob(CHECKPOINT_NAMES) if not has_manifest(path)}
 
 
 def has_manifest(path: Place) -> bool:
@@ -135,7 +131,7 @@ def open_checkpoint(path: Place, run: RunManifest | None = None, manifest: Manif
         manifest = manifest or Manifest.at(path)
     except (OSError, ValueError):  # damaged, gone, or on a disk that can't read it
         raise DamagedCheckpoint(MANIFEST) from None
-    if path.match(_NAMES) and path != checkpoint_path(path.parent, manifest.step):
+    if path.match(CHECKPOINT_NAMES) and path != checkpoint_path(path.parent, manifest.step):
         raise DamagedCheckpoint(f"{MANIFEST}, which is of step {manifest.step:,},")
     file_sum = manifest.file_sum
     if run.damage(path / MANIFEST, differs=lambda _, written: file_sum != written):

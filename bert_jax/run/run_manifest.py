@@ -14,6 +14,10 @@ from bert_jax.system.progress import warn
 from bert_jax.system.sealed import Sealed, file_damage
 
 MANIFEST = "manifest.json"
+CHECKPOINT_DIGITS = 8
+"""Digits of the step that is a checkpoint's name."""
+CHECKPOINT_NAMES = "[0-9]" * CHECKPOINT_DIGITS
+"""Glob pattern of the names of checkpoints."""
 _CHANGING = threading.Lock()
 """Held while a manifest is read, changed and written, because another thread adds checkpoints."""
 
@@ -110,7 +114,7 @@ class RunManifest:
             "tokenizer/*",
             "results.json",
             "reading.json",
-            f"checkpoints/{'[0-9]' * 8}/{MANIFEST}",
+            f"checkpoints/{CHECKPOINT_NAMES}/{MANIFEST}",
         ):
             yield from sorted(self._name(path) for path in self.run.glob(pattern) if path.is_file())
 
@@ -139,7 +143,7 @@ class RunManifest:
         """Whether a checkpoint has a copy of the same file."""
         with contextlib.suppress(OSError):
             found = FileSum.of(self.run / name)
-            copies = self.run.glob(f"checkpoints/{'[0-9]' * 8}/{name}")
+            copies = self.run.glob(f"checkpoints/{CHECKPOINT_NAMES}/{name}")
             return any(file_damage(copy, found) is None for copy in copies)
         return False
 

@@ -299,7 +299,7 @@ def _refuse_bombs(checkpoint: Place, shapes: Parameters, stored: int) -> None:
 
 
 def import_model(
-    source: str | Place, directory: Place, activation: Activation | None = None, lowercase: bool | None = None
+    source: str | Place, directory: Place, activation: Activation | None, lowercase: bool | None
 ) -> PublishedModel:
     """Writes a run at `directory` whose only checkpoint, at step 0, is the model of `source`.
 

@@ -22,7 +22,6 @@ from bert_jax.text.vocabulary import (
     Frame,
     check_numbers,
     check_spelling,
-    content_of,
     read_file,
     read_lines,
     special_names,
@@ -47,7 +46,7 @@ _OLD_KEYS = {"str_rep", "add_prefix_space"}
 """Keys of a Metaspace that the library reads but no longer writes."""
 
 
-def read_json(path: Place, content: Content = content_of) -> JsonObject:
+def read_json(path: Place, content: Content) -> JsonObject:
     """The JSON object in a vocabulary's file. Raises UsageError if the file can't be read or is damaged."""
     try:
         return parse_object(read_file(path, "a tokenizer.json", content))

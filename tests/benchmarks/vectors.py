@@ -23,7 +23,7 @@ from turns import WORK, at_work, take_turns, work
 from bert_jax.cli.arguments import Arguments
 from bert_jax.config.finetune import FinetuneConfig
 from bert_jax.config.task import TaskConfig
-from bert_jax.finetuning.contrast import make_objective
+from bert_jax.finetuning.contrast import objective_of
 from bert_jax.finetuning.dataset import read_records
 from bert_jax.finetuning.finetune import plan_finetuning
 from bert_jax.interchange.export import write_model_directory
@@ -80,7 +80,7 @@ class Ours:
         self._steps = options.steps
         config = FinetuneConfig(task=options.task, init=options.init, compute_dtype=options.dtype)
         plan = plan_finetuning(config, RunDirectory(place_of(options.init) / "run"))
-        objective = make_objective(plan.config.task, plan.config.model, plan.config.execution)
+        objective = objective_of(plan.config)
         trainer = Trainer(plan.config, plan.mesh, objective)
         params = plan.started.read(on_first_device(plan.started.shapes))
         params["bert"].pop("pooler", None)

@@ -284,7 +284,7 @@ def test_plain_lines_are_predicted(finished, tmp_path, capsys, monkeypatch):
     table.write_text("id\tsentence\n7\tThe old cat sees.\n")
     assert bert_jax_command(["predict", str(finished.path), str(table), str(output)]) == 0
     assert json.loads(output.read_text())["id"] == "7" and "each line" not in capsys.readouterr().err
-    monkeypatch.setattr("bert_jax.finetuning.predicting.STANDARD_INPUT", str(lines))
+    monkeypatch.setattr("bert_jax.finetuning.rows_to_predict.STANDARD_INPUT", str(lines))
     assert bert_jax_command(["predict", str(finished.path), "-", str(output)]) == 0
     assert len(output.read_text().splitlines()) == 3
     assert bert_jax_command(["predict", str(finished.path), str(table), str(output), "--format", "text"]) == 0

@@ -1,7 +1,6 @@
 """Rows of pairs: their columns, negatives and scores, and what is refused."""
 
 import json
-from collections import Counter
 
 import numpy as np
 import pytest
@@ -34,7 +33,7 @@ def record(**values):
     ],
 )
 def test_the_columns_of_a_pair(values, settings, expected):
-    assert pair_of(CONFIG.replace(**settings), record(**values), Counter()) == expected
+    assert pair_of(CONFIG.replace(**settings), record(**values)) == expected
 
 
 @pytest.mark.parametrize(
@@ -47,7 +46,7 @@ def test_the_columns_of_a_pair(values, settings, expected):
 )
 def test_what_is_no_pair_is_refused(values, settings, words):
     with pytest.raises(UsageError, match=words):
-        pair_of(CONFIG.replace(**settings), record(**values), Counter())
+        pair_of(CONFIG.replace(**settings), record(**values))
 
 
 def learned(rows, wordpiece, tmp_path, **settings):

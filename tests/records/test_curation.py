@@ -4,6 +4,7 @@ import contextlib
 import json
 import pickle
 import random
+from importlib.machinery import ModuleSpec
 
 import numpy as np
 import pytest
@@ -17,7 +18,7 @@ from bert_jax.records.curation import curated, curation_damage
 from bert_jax.records.drops import check_lines, first_place
 from bert_jax.records.examination import check_packages
 from bert_jax.records.filters import check_language_filter
-from bert_jax.system import spark
+from bert_jax.system import errors, spark
 from bert_jax.system.errors import RunError, UsageError
 
 WORDS = [f"w{number}" for number in range(5000)]
@@ -252,7 +253,9 @@ def test_places_have_limits():
 
 @pytest.mark.parametrize("package", ["duckdb", "pyarrow", "rensa"])
 def test_missing_packages_are_named_with_their_extra(package, monkeypatch):
-    monkeypatch.setattr(examination, "find_spec", lambda name: None if name == package else object())
+    monkeypatch.setattr(
+        errors, "find_spec", lambda name: None if name == package else ModuleSpec(name, None, origin="x")
+    )
     with pytest.raises(UsageError, match=rf"need {package}, which isn't installed; .*\[deduplicate\]"):
         check_packages(DataConfig(min_doc_words=5))
     check_packages(DataConfig())

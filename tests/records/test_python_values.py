@@ -14,7 +14,7 @@ datasets, pandas, pyarrow = map(pytest.importorskip, ("datasets", "pandas", "pya
 
 import bert_jax
 from bert_jax.config.task import TaskConfig
-from bert_jax.finetuning.predicting import python_records
+from bert_jax.finetuning.rows_to_predict import python_records
 from bert_jax.inference.bert import Bert
 from bert_jax.model.task import HeadShape, init_for_task
 from bert_jax.records.python_values import python_rows, python_texts

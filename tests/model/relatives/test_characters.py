@@ -10,7 +10,7 @@ import pytest
 from elmo_models import CONFIG, TEXTS, rows
 
 from bert_jax.model.bert import BertEncoder, init
-from bert_jax.model.size import model_parts, num_parameters
+from bert_jax.model.size import model_parts
 
 CHARACTERS = CONFIG.replace(character_filters=(3, 4, 5))
 
@@ -56,6 +56,7 @@ def test_published_sizes(name):
     config = CONFIG.replace(
         hidden_size=width, feedforward_size=cells, character_filters=filters, highways=highways, vocabulary_size=1000
     )
-    assert num_parameters(config, heads=False) == expected
-    parts = {part.name: part.parameters for part in model_parts(config) if part.group == "embeddings"}
+    of_encoder = [part for part in model_parts(config) if part.in_encoder]
+    assert sum(part.copies * part.parameters for part in of_encoder) == expected
+    parts = {part.name: part.parameters for part in of_encoder if part.group == "embeddings"}
     assert parts["byte table"] == 4_192 and parts["convolutions"] == 199_168 and "spelling" not in parts

@@ -1,0 +1,167 @@
+"""Writes rows with their predictions to a file."""
+
+import csv
+import json
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from itertools import chain
+from typing import TextIO
+
+from bert_jax.config.task_kind import TASK_KINDS
+from bert_jax.finetuning.columns import word_list
+from bert_jax.finetuning.task import Prediction
+from bert_jax.records.record import Record
+from bert_jax.system.bucket import Place
+from bert_jax.system.errors import UsageError, disk_explained
+from bert_jax.system.files import check_written, replacing, write_json
+
+PredictedRows = Iterable[tuple[Record, Prediction]]
+
+
+def check_predictions_file(path: Place, kind: str, read: str = "") -> None:
+    """Raises UsageError if predictions of this `kind` for the rows `read` can't be written to `path`.
+
+    They can't be if the kind isn't written to files with this suffix, or if `check_written` refuses the path.
+    """
+    possible = [".jsonl", ".csv", ".tsv", *filter(None, [TASK_KINDS[kind].written_to])]
+    if path.suffix not in possible:
+        raise UsageError(f"{path}: predictions of kind {kind} are written to {', '.join(possible)}; name it so")
+    for one in _files(path):
+        check_written(one, read)
+
+
+def write_predictions(path: Place, predicted: PredictedRows, kind: str, words: str = "words") -> None:
+    """Writes each row with its prediction in the format of the suffix. The file is either whole or absent.
+
+    JSON lines and tables have the row's columns, then the prediction's columns. `.conll` has each word, from the column
+    `words`, its other columns, and its predicted tag. `.json` has the answers in the format of SQuAD's official script.
+    Beside it, `.best.json` has the best answers, and `.null_odds.json` the odds of no answer, if there are any. Where
+    the answers are, these two belong to them. Raises UsageError for another suffix, before anything is read, and if
+    there is no row.
+    """
+    check_predictions_file(path, kind)
+    predicted = iter(predicted)
+    if (first := next(predicted, None)) is None:
+        raise UsageError(
+            f"there is no row to write predictions of to {path}; give rows (a table's first are its columns' names)"
+        )
+    predicted = chain([first], predicted)
+    if path.suffix == ".json":
+        _write_answers(path, predicted)
+        return
+    if path.suffix == ".conll":
+        predicted = ((_words_first(record, prediction, words), prediction) for record, prediction in predicted)
+    with replacing(path) as temporary, open(temporary, "w", encoding="utf-8", newline="") as file:
+        _WRITERS[path.suffix](file, predicted)
+
+
+def _files(path: Place) -> list[Place]:
+    """`path` and the files beside it. For answers these are the best answers and the odds of no answer."""
+    beside = (".best.json", ".null_odds.json") if path.suffix == ".json" else ()
+    return [path, *(path.with_suffix(suffix) for suffix in beside)]
+
+
+def _both(record: Record, prediction: Mapping[str, object]) -> dict[str, object]:
+    """The columns of `record` and of the prediction. Raises UsageError if both have a column of the same name."""
+    if twice := next((name for name in prediction if name in record.values), None):
+        raise UsageError(
+            f"{record.place} has a column {twice!r}, and one of this name is to be written; rename it or leave it out"
+        )
+    return {**record.values, **prediction}
+
+
+def _write_jsonl(file: TextIO, predicted: PredictedRows) -> None:
+    for record, prediction in predicted:
+        file.write(json.dumps(_both(record, prediction), ensure_ascii=False) + "\n")
+
+
+def _write_csv(file: TextIO, predicted: PredictedRows) -> None:
+    # Python's writer doesn't quote a field for a carriage return alone.
+    usual = csv.writer(file, lineterminator="\n")
+    quoting = csv.writer(file, lineterminator="\n", quoting=csv.QUOTE_ALL)
+    for fields, _ in _table(predicted):
+        (quoting if any("\r" in field for field in fields) else usual).writerow(fields)
+
+
+def _write_tsv(file: TextIO, predicted: PredictedRows) -> None:
+    for fields, place in _table(predicted):
+        file.write(_tabbed(fields, place, "write a .csv or .jsonl"))
+
+
+def _write_conll(file: TextIO, predicted: PredictedRows) -> None:
+    for record, prediction in predicted:
+        tags = prediction["predicted_tags"]
+        columns = [column for column in record.values.values() if isinstance(column, list) and len(column) == len(tags)]
+        for row in [*zip(*columns, tags, strict=True)] or [("",)]:
+            fields = [*map(str, row)]
+            is_word = fields[0][:1] not in ("", "\ufeff") and fields[0] != "-DOCSTART-"
+            if not is_word or any(field != field.strip(" ") for field in fields):
+                raise UsageError(f"{record.place} has the word {fields}, which a .conll can't have; write a .jsonl")
+            file.write(_tabbed(fields, record.place, "write a .jsonl"))
+        file.write("\n")
+
+
+def _words_first(record: Record, prediction: Prediction, words: str) -> Record:
+    """The record with its words, or those that its text was split into, as the first column."""
+    first = {words: prediction.get("predicted_words") or word_list(record, words)}
+    return record._replace(values=first | record.values | first)
+
+
+_WRITERS: dict[str, Callable[[TextIO, PredictedRows], None]] = {
+    ".jsonl": _write_jsonl,
+    ".csv": _write_csv,
+    ".tsv": _write_tsv,
+    ".conll": _write_conll,
+}
+"""Writers by file suffix."""
+
+
+def _tabbed(fields: list[str], place: str, remedy: str) -> str:
+    """A line of `fields` separated by tabs. Raises UsageError for a field with a tab or line feed."""
+    if held := next((field for field in fields if set(field) & set("\t\r\n")), None):
+        raise UsageError(f"{place} holds a tab or line feed in {held[:40]!r}, which such a file can't; {remedy}")
+    return "\t".join(fields) + "\n"
+
+
+def _table(predicted: PredictedRows) -> Iterator[tuple[list[str], str]]:
+    """Yields rows of fields, each with its record's place. The first row has the names."""
+    columns: list[str] | None = None
+    for record, prediction in predicted:
+        values = _both(record, _flat(prediction))
+        if columns is None:
+            columns = list(dict.fromkeys([*record.columns, *values]))
+            yield columns, record.place
+        if extra := set(values) - set(columns):
+            raise UsageError(f"{record.place} has columns that the first row lacks, {sorted(extra)}; write a .jsonl")
+        yield [_field(values.get(name)) for name in columns], record.place
+
+
+def _flat(prediction: Prediction) -> dict[str, object]:
+    """The prediction with a column for each class's probability."""
+    shares = prediction.get("probabilities", {})
+    named = shares.items() if isinstance(shares, dict) else enumerate(shares)
+    others = {name: value for name, value in prediction.items() if name != "probabilities"}
+    return others | {f"probability_{name}": share for name, share in named}
+
+
+def _field(value: object) -> str:
+    if value is None:
+        return ""
+    return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
+
+
+def _write_answers(path: Place, predicted: PredictedRows) -> None:
+    answers, best, odds = {}, {}, {}
+    for number, (record, prediction) in enumerate(predicted):
+        key = str(record.values.get("id", number))
+        if key in answers:
+            raise UsageError(f"{record.place}: the id {key!r} stands twice, and answers go by it; write a .jsonl")
+        answers[key], best[key] = prediction["predicted_answer"], prediction["best"]
+        odds[key] = prediction["null_odds"]
+    answers_file, best_file, odds_file = _files(path)
+    with disk_explained(path):
+        for old in (answers_file, best_file, odds_file):
+            old.unlink(missing_ok=True)
+    write_json(best_file, best)
+    if any(one is not None for one in odds.values()):
+        write_json(odds_file, odds)
+    write_json(answers_file, answers)
