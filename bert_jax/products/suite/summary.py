@@ -225,7 +225,7 @@ class Summary:
             if not (cells := self.cells.get(task.name)):
                 continue
             name = max(cells, key=lambda name: cells[name].mean)
-            model = next(model for model in self.suite.models if model.name == name)
+            model = self.suite.model(name)
             tuned = [self.work.tuning(model, task, cells[name].setting, seed) for seed in cells[name].scores]
             best = max(tuned, key=lambda job: task.score(job.measured)[1])
             subcommand = "features" if task.config.task.makes_vectors else "predict"
@@ -244,7 +244,7 @@ class Summary:
         ]
         for row in [*rows, *self.runs]:
             task = self.suite.measured.get(row["task"])
-            model = next(model for model in self.suite.models if model.name == row["model"])
+            model = self.suite.model(row["model"])
             if not isinstance(task, FineTuning) or row["setting"] == self.work.best_setting(model, task):
                 for remark in row["metrics"].get("remarks", ()):
                     seeds.setdefault((row["task"], row["model"], remark), []).append(row["seed"])

@@ -15,7 +15,7 @@ from bert_jax.config.finetune import FinetuneConfig
 from bert_jax.config.run import RunConfig
 from bert_jax.products.suite import rows
 from bert_jax.products.suite.held_out import held_out_config
-from bert_jax.products.suite.opening import lacking_heads, with_fitted_recipes
+from bert_jax.products.suite.opening import lacking_heads, with_fitted_recipes, with_opened_models
 from bert_jax.products.suite.suite import SuiteModel
 from bert_jax.products.suite.suite_file import read_suite
 from bert_jax.products.suite.tasks import FineTuning, MinimalPairs
@@ -353,6 +353,12 @@ def test_a_model_must_be_there_and_have_the_head_that_pairs_need(tiny_run, tmp_p
     }
     with pytest.raises(UsageError, match="no model can be measured on blimp: each has no head that predicts tokens"):
         lacking_heads([electra], [pairs], OpenedModels())
+
+
+def test_opened_models_tell_which_are_causal(tiny_run, stand_ins):
+    recipes = '[[models]]\nconfig = "experiments/left_to_right"\n[[models]]\nconfig = "experiments/full_sentences"\n'
+    suite = stand_ins.suite(f'{recipes}[[models]]\npath = "{tiny_run.path}"\n')
+    assert not suite.causal and with_opened_models(suite).causal == {"left_to_right"}
 
 
 def test_pairs_and_judged_texts_are_looked_at_before_anything_runs(stand_ins, tmp_path):
