@@ -19,6 +19,7 @@ from bert_jax.products.suite.opening import lacking_heads, with_fitted_recipes, 
 from bert_jax.products.suite.suite import SuiteModel
 from bert_jax.products.suite.suite_file import read_suite
 from bert_jax.products.suite.tasks import FineTuning, MinimalPairs
+from bert_jax.products.suite.verdict_sentences import verdict_sentences
 from bert_jax.run.config_files import catalogue, load_config, suite_file, suite_names
 from bert_jax.run.opened_models import OpenedModels
 from bert_jax.system.errors import UsageError
@@ -180,7 +181,7 @@ def test_recipes_are_compared_by_what_they_learned(stand_ins):
     assert summary.cells.keys() == suite.measured.keys()
     for units in ("", ", word"):
         assert summary.cells[f"held-out tokens{units}"].keys() == {"bert", "modern"}
-    assert any("none in other columns" in text for _, text in summary.sentences())
+    assert any("none in other columns" in text for _, text in verdict_sentences(summary))
     for name, kind in OTHER_QUESTIONS.items():
         assert summary.cells[f"held-out tokens, {kind}"].keys() == {name}
 
