@@ -30,7 +30,7 @@ class Prepare(JsonArguments, RunArguments):
 
         self.check_text(self.config)
         load_ahead()  # beside the imports, which take as long
-        from bert_jax.cli.summary import print_preparation
+        from bert_jax.cli.results_tables import print_preparation
         from bert_jax.config.objective import num_predictions
         from bert_jax.pretraining.dataset import check_preparation, prepare_data
         from bert_jax.pretraining.fitting import fitted
