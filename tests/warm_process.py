@@ -159,7 +159,8 @@ def _import_all() -> None:
     from jax._src import xla_bridge
 
     import bert_jax.cli.pretrain
-    import bert_jax.cli.summary
+    import bert_jax.cli.results_tables
+    import bert_jax.cli.sequence_view
     import bert_jax.cli.supervision
     import bert_jax.pretraining.pretrain  # noqa: F401
 

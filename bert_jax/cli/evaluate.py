@@ -59,7 +59,7 @@ class Evaluate(JsonArguments, RowsArguments, InferenceArguments):
         files = RunFiles(self.run)
         config = files.config  # raises if it is no run, before JAX is imported
         self._check(is_finetuned=config.task is not None)
-        from bert_jax.cli.summary import print_results, print_task_results
+        from bert_jax.cli.results_tables import print_results, print_task_results
         from bert_jax.pretraining.evaluation import evaluate_run
         from bert_jax.run.run_directory import RunDirectory
         from bert_jax.system.figures import json_line
@@ -104,7 +104,7 @@ class Evaluate(JsonArguments, RowsArguments, InferenceArguments):
             if getattr(self, name) is not None:
                 raise UsageError(f"--{name} doesn't apply to judged texts, {data}; leave it out")
         self.check_model(self.run)
-        from bert_jax.cli.summary import print_task_results
+        from bert_jax.cli.results_tables import print_task_results
         from bert_jax.finetuning.dataset import say_repairs
         from bert_jax.finetuning.judged_texts import JudgedTexts
         from bert_jax.inference.search import judged_results

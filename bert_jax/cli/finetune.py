@@ -61,7 +61,7 @@ class Finetune(TrainingArguments):
         if not several and self.only_prints():
             return
         if run := self._best_of_seeds() if several else self._trained():
-            from bert_jax.cli.summary import print_next_steps
+            from bert_jax.cli.results_tables import print_next_steps
 
             use = ("predict", run, "INPUT", "OUTPUT")
             if self.config.task.makes_vectors:
@@ -71,7 +71,7 @@ class Finetune(TrainingArguments):
     def _trained(self) -> Place | None:
         """Trains, prints the results and writes the report. Returns the run; None on all hosts but the first."""
         from bert_jax.cli.report import report_of_finished
-        from bert_jax.cli.summary import print_layer_weights, print_task_results
+        from bert_jax.cli.results_tables import print_layer_weights, print_task_results
         from bert_jax.cli.supervision import on_all_hosts
         from bert_jax.finetuning.finetune import finetune
         from bert_jax.run.hosts import is_first

@@ -27,7 +27,7 @@ class Inspect(JsonArguments):
 
         files = RunFiles(self.run)
         _ = files.config  # raises if it is no run, before JAX is imported
-        from bert_jax.cli.summary import print_sequences
+        from bert_jax.cli.sequence_view import print_sequences
         from bert_jax.pretraining.inspection import seen_sequences
         from bert_jax.run.run_directory import RunDirectory
         from bert_jax.system.figures import json_line

@@ -27,7 +27,7 @@ class Prepare(JsonArguments, RunArguments):
 
     def execute(self) -> None:
         self.check_text(self.config)
-        from bert_jax.cli.summary import print_preparation
+        from bert_jax.cli.results_tables import print_preparation
         from bert_jax.config.objective import num_predictions
         from bert_jax.pretraining.dataset import check_preparation, prepare_data
         from bert_jax.pretraining.fitting import fitted

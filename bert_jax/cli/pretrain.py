@@ -41,7 +41,8 @@ class Pretrain(TrainingArguments):
         import jax
 
         from bert_jax.cli.report import report_of_finished
-        from bert_jax.cli.summary import filled_examples, print_examples, print_next_steps, print_results
+        from bert_jax.cli.results_tables import print_next_steps, print_results
+        from bert_jax.cli.sequence_view import filled_examples, print_examples
         from bert_jax.cli.supervision import on_all_hosts
         from bert_jax.pretraining.pretrain import pretrain_opened
         from bert_jax.run.hosts import is_first

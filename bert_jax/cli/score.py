@@ -66,7 +66,7 @@ class ScorePairs(ScoreArguments):
 
         files = pair_files(self.pairs)  # before JAX is imported
         self.check_model(self.run)
-        from bert_jax.cli.summary import print_pairs
+        from bert_jax.cli.results_tables import print_pairs
         from bert_jax.inference.minimal_pairs import pair_results
         from bert_jax.run.run_directory import RunDirectory
         from bert_jax.run.run_files import RunFiles

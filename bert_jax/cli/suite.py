@@ -127,6 +127,7 @@ def _carry_out(work: "SuiteWork") -> None:
     from bert_jax.products.report.report import REPORT_FILE
     from bert_jax.products.suite.suite_page import suite_page
     from bert_jax.products.suite.summary import Summary
+    from bert_jax.products.suite.verdict_sentences import verdict_sentences
     from bert_jax.system.errors import RunError
     from bert_jax.system.figures import markdown, print_rows
     from bert_jax.system.files import write_json, write_text
@@ -143,7 +144,7 @@ def _carry_out(work: "SuiteWork") -> None:
     summary = written()
     lines = summary.table()
     print_rows(title, list(lines[0]), [list(line.values()) for line in lines])
-    for _, text in summary.sentences():
+    for _, text in verdict_sentences(summary):
         print_line(text)
     write_text(workdir / "table.md", markdown(lines))
     print_line(f"{workdir / 'suite.json'} has every run")

@@ -6,7 +6,7 @@ import shutil
 import pytest
 
 import bert_jax
-from bert_jax.cli.summary import print_next_steps
+from bert_jax.cli.results_tables import print_next_steps
 
 NAME = "rü $(id) {step} s"
 """The name of a folder; shells, str.format and rich would each change it if they were given it as it is."""

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from conftest import command, faked_devices
 
-from bert_jax.cli.summary import print_sequences
+from bert_jax.cli.sequence_view import print_sequences
 from bert_jax.pretraining.inspection import SeenPiece, SeenSequence, seen_sequences, training_step
 
 

@@ -11,7 +11,7 @@ from safetensors.numpy import load_file
 from stages import parameters, stopped_at
 
 from bert_jax.cli.main import run as command
-from bert_jax.cli.summary import print_results
+from bert_jax.cli.results_tables import print_results
 from bert_jax.config.data import VocabularyConfig
 from bert_jax.config.training import Phase
 from bert_jax.instances.prepared_data import PreparedData

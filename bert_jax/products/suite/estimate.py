@@ -13,7 +13,6 @@ from bert_jax.products.suite.suite_tables import PRETRAINING, setting_text
 from bert_jax.products.suite.tasks import FineTuning
 from bert_jax.products.suite.texts import tokens_of_rows
 from bert_jax.products.suite.work import SuiteWork
-from bert_jax.run.trained_model import TrainedModel
 from bert_jax.system.figures import rows_table
 from bert_jax.system.machine import accelerated
 from bert_jax.system.progress import output, print_line, say
@@ -41,18 +40,17 @@ def print_estimate(work: SuiteWork) -> None:
             setting = work.best_setting(model, task) or work.suite.settings[0]
             answers = [work.answers(model, task, setting, seed) for seed in work.suite.tables.seeds]
             jobs += [(job, f"{task.name}: answers") for job in answers]
-    missing, times, causal = list[MissingRun](), cache(partial(_times, work)), cache(_is_causal)
+    missing, times = list[MissingRun](), cache(partial(_times, work))
     for job, what in jobs:
         if job.done:
             continue
         same = [each for each, other in jobs if each.done and (each.model, other) == (job.model, what)]
-        model = next(model for model in work.suite.models if model.name == job.model)
         seconds = [each.seconds for each in same]
         time, basis = (sum(seconds) / len(seconds), f"{len(seconds)} finished") if seconds else (None, "not known")
         if not seconds and job.task == PRETRAINING:
-            time, basis = _pretraining_seconds(work, model, times)
-        elif not seconds and (tokens := _tokens(work, model, job, what, causal)) is not None:
-            start, measured = times(model.name)
+            time, basis = _pretraining_seconds(work, work.suite.model(job.model), times)
+        elif not seconds and (tokens := _tokens(work, job, what)) is not None:
+            start, measured = times(job.model)
             is_training = job.path.suffix != ".json"  # it compiles its evaluation, too
             time, basis = start * (1 + is_training) + tokens * measured.forward, _MEASURED
         hours, text = None if time is None else time / 3600, setting_text(job.setting)
@@ -72,15 +70,11 @@ class ModelTimes(NamedTuple):
 
 def _times(work: SuiteWork, name: str) -> ModelTimes:
     say(f"timing {name}, to estimate its work")
-    model, began = next(model for model in work.suite.models if model.name == name), monotonic()
+    model, began = work.suite.model(name), monotonic()
     opened = work.recipes.config(model) if model.recipe else Path(str(model.path))
     with work.processes.pool() as pool:  # on as many cores as each run will have
         measured = pool.submit(work.processes.call, measuring.token_times, opened).result()
     return ModelTimes(monotonic() - began - measured.measurement, measured)
-
-
-def _is_causal(model: SuiteModel) -> bool:
-    return (model.recipe.model if model.recipe else TrainedModel.open(Path(str(model.path))).config).causal
 
 
 def _pretraining_seconds(work: SuiteWork, model: SuiteModel, times: Callable[[str], ModelTimes]) -> tuple[float, str]:
@@ -95,16 +89,14 @@ def _pretraining_seconds(work: SuiteWork, model: SuiteModel, times: Callable[[st
     return 2 * start + share * tokens * measured.pretraining, _MEASURED
 
 
-def _tokens(
-    work: SuiteWork, model: SuiteModel, job: Job, what: str, causal: Callable[[SuiteModel], bool]
-) -> float | None:
+def _tokens(work: SuiteWork, job: Job, what: str) -> float | None:
     """Number of tokens in the forward passes of a job, in which a backward pass counts as _BACKWARD forward passes;
-    None if not known. `causal` tells whether a model is causal."""
+    None if not known."""
     task = next((task for task in work.suite.tasks if task.name == job.task), None)
     if task is None:  # a look-up in the text, or held-out tokens
         return 0.0
     if not isinstance(task, FineTuning):
-        return task.tokens(causal(model))
+        return task.tokens(job.model in work.suite.causal)
     tuned, written = task.trained(job.setting).task, task.config.task
     rows = tokens_of_rows(written, task.measured_rows(work.suite.tables.report))
     learned = tokens_of_rows(written, tuned.train, tuned.train_rows)

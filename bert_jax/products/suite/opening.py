@@ -1,7 +1,8 @@
-"""Opens the models of a suite that was read: fits its recipes to them, and tells what they can be measured on."""
+"""Opens the models of a suite that was read: fits its recipes, and tells what models can be measured on."""
 
 from collections.abc import Iterable, Sequence
 
+from bert_jax.config.model import ModelConfig
 from bert_jax.pretraining.fitting import fitted
 from bert_jax.products.suite.held_out import check_comparable
 from bert_jax.products.suite.suite import CheckedSuite, SuiteModel
@@ -13,12 +14,18 @@ from bert_jax.system.errors import UsageError
 
 
 def with_opened_models(suite: CheckedSuite) -> CheckedSuite:
-    """The suite with recipes that are fitted to their models and texts, and with what is `lacking`. Raises UsageError
-    for the first thing that is wrong."""
+    """The suite with recipes that are fitted to their models and texts, with what is `lacking`, and with the names of
+    the `causal` models. Raises UsageError for the first thing that is wrong."""
     with faults_of(suite.file):
         opened = OpenedModels()  # a model of --models has several tables
         suite = with_fitted_recipes(suite, opened)
-        return suite._replace(lacking=lacking_heads(suite.models, suite.tasks, opened))
+        lacking = lacking_heads(suite.models, suite.tasks, opened)
+        causal = frozenset(model.name for model in suite.models if _config(model, opened).causal)
+        return suite._replace(lacking=lacking, causal=causal)
+
+
+def _config(model: SuiteModel, opened: OpenedModels) -> ModelConfig:
+    return model.recipe.model if model.recipe else opened.model(place_of(str(model.path))).config
 
 
 def with_fitted_recipes(suite: CheckedSuite, opened: OpenedModels) -> CheckedSuite:

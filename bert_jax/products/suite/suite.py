@@ -33,12 +33,17 @@ class CheckedSuite(NamedTuple):
     lacking: dict[tuple[str, str], str] = {}
     """(model name, task name) -> why the model has no score on the task, as a verb and its object; empty until the
     models are opened."""
+    causal: frozenset[str] = frozenset()
+    """Names of the models that are causal; empty until the models are opened."""
 
     def with_places(self) -> "CheckedSuite":
         """The suite with models of the hub downloaded, and their places instead of their names. Raises UsageError for
         one that can't be had, and for a path at which nothing is."""
         with faults_of(self.file):
             return self._replace(models=tuple(map(_with_place, self.models)))
+
+    def model(self, name: str) -> SuiteModel:
+        return next(model for model in self.models if model.name == name)
 
     @property
     def recipes(self) -> dict[str, SuiteModel]:

@@ -8,6 +8,7 @@ from bert_jax.products.page.page import Markup, Section, element, page, paragrap
 from bert_jax.products.suite.job import Job
 from bert_jax.products.suite.suite_tables import setting_text
 from bert_jax.products.suite.summary import Summary
+from bert_jax.products.suite.verdict_sentences import verdict_sentences
 from bert_jax.run.curves import Curves
 
 _MOST_CURVES = 24
@@ -24,12 +25,12 @@ def suite_page(title: str, summary: Summary) -> str:
     sizes = f"{counted(len(suite.models), 'models')}, {counted(len(suite.tasks), 'tasks')}"
     subtitle = f"{sizes}, {counted(len(suite.tables.seeds), 'seeds')}; scores of the {suite.tables.report} rows"
     verdicts, results, runs = Section("verdict", "Verdict"), Section("results", "Results"), Section("runs", "Runs")
-    verdicts.add(remarks(summary.sentences()))
+    verdicts.add(remarks(verdict_sentences(summary)))
     about = "Mean ± standard deviation over seeds, with the best setting of each model and task"
     results.add(_table(about, summary.table()))
     results.add(_table("Pretraining: sequences until the loss left its plateau", summary.pretrained))
-    cells = [cell for of_task in summary.cells.values() for cell in of_task.values() if cell.setting]
-    best = [{"model": cell.model, "task": cell.task, "setting": cell.setting} for cell in cells]
+    tuned = [cell for cell in summary.all_cells if cell.setting]
+    best = [{"model": cell.model, "task": cell.task, "setting": cell.setting} for cell in tuned]
     results.add(_table("Best settings, chosen on dev rows", best, numbers=False))
     runs.add(_table("Every finished run", summary.runs, numbers=False))
     built = (verdicts, results, _curves(summary), runs)

@@ -14,6 +14,7 @@ from pydantic import ConfigDict, Field
 
 from bert_jax.config.finetune import FinetuneConfig
 from bert_jax.config.objective import Predicted, UnitKind
+from bert_jax.config.run import RunConfig
 from bert_jax.config.settings import OneOrSeveral, Settings
 from bert_jax.inference.pair_files import pair_files, read_pairs
 from bert_jax.products.suite.rows import RowSearch, find_rows
@@ -87,6 +88,11 @@ class SuiteTask(Settings):
     def lacks(self, heads: Set[str]) -> str:
         """What a model with these heads lacks for this task, as a verb and its object; empty if nothing."""
         return ""
+
+    def seeds(self, recipe: RunConfig | None, seeds: tuple[int, ...]) -> tuple[int, ...]:
+        """Which of the suite's `seeds` a model is measured with. `recipe` has the settings of its pretraining; None for
+        a trained model, which has the same score for all seeds and is measured with the first."""
+        return seeds if recipe else seeds[:1]
 
     def texts(self) -> Iterator[Sequence[str]]:
         """Yields the texts of each row. They are searched for in the text that the models were pretrained on."""
@@ -281,6 +287,9 @@ class FineTuning(SuiteTask):
 
         check_rows(self.config.task, self.test)
 
+    def seeds(self, recipe: RunConfig | None, seeds: tuple[int, ...]) -> tuple[int, ...]:
+        return seeds
+
     def texts(self) -> Iterator[Sequence[str]]:
         from bert_jax.products.suite.texts import row_texts
 
@@ -314,6 +323,9 @@ class HeldOutTokens(SuiteTask):
     predict: Predicted
     """What the measured recipes learned to predict."""
 
+    def seeds(self, recipe: RunConfig | None, seeds: tuple[int, ...]) -> tuple[int, ...]:
+        return seeds if recipe and recipe.objective.predict == self.predict else ()
+
     def score_names(self, metrics: JsonObject) -> Sequence[str]:
         return self.scores
 
@@ -325,6 +337,9 @@ class HeldOutText(SuiteTask):
     """
 
     SCORE = "bits a character, negative"
+
+    def seeds(self, recipe: RunConfig | None, seeds: tuple[int, ...]) -> tuple[int, ...]:
+        return seeds if recipe else ()
 
     @staticmethod
     def figures(measured: JsonObject) -> JsonObject:

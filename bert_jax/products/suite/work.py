@@ -124,16 +124,10 @@ class SuiteWork:
         return jobs
 
     def seeds(self, model: SuiteModel, task: SuiteTask) -> tuple[int, ...]:
-        """The seeds with which a model is measured on a task: all for a recipe or a fine-tuning, the first for a
-        trained model that is measured as it is, and none where the model has no score."""
+        """The seeds with which a model is measured on a task; none where the model has no score."""
         if (model.name, task.name) in self.suite.lacking:
             return ()
-        if isinstance(task, HeldOutTokens):
-            learned = model.recipe and model.recipe.objective.predict == task.predict
-            return self.suite.tables.seeds if learned else ()
-        if isinstance(task, HeldOutText):
-            return self.suite.tables.seeds if model.recipe else ()
-        return self.suite.tables.seeds[: None if model.recipe or isinstance(task, FineTuning) else 1]
+        return task.seeds(model.recipe, self.suite.tables.seeds)
 
     def _jobs(self, model: SuiteModel, task: SuiteTask, seed: int) -> list[Job]:
         """A fine-tuning with each combination of the grid, or one measurement."""

@@ -1,5 +1,7 @@
 """How long the missing work of a suite takes."""
 
+import json
+
 import pytest
 from suite_cases import TASK_TEXT
 
@@ -29,14 +31,29 @@ def test_a_forward_pass_of_the_encoder_is_timed_without_generator_and_vocabulary
     assert replaced.pretraining > 1.2 * masked.pretraining > 3 * masked.forward
 
 
+def estimated_times(work, capsys):
+    """The printed time of each missing run, by model and work."""
+    print_estimate(work)
+    rows = [line.replace(" ", "").split("│") for line in capsys.readouterr().out.splitlines() if "│" in line]
+    return {(model, what): time for _, model, what, _, _, time, *_ in rows}
+
+
 def test_steps_take_the_time_of_pretraining_and_rows_that_of_a_forward_pass(stand_ins, capsys, monkeypatch):
     monkeypatch.setattr(output, "width", 200)
     batch = 32 * 64
     stand_ins.token_times = measuring.TokenTimes(forward=100.0, pretraining=3600 / batch, measurement=0.0)
     work = SuiteWork(stand_ins.suite(f"{RECIPE}{TASK_TEXT}[budget]\nsteps = 10\n"), stand_ins.folder / "W", 1)
-    print_estimate(work)
-    rows = [line.replace(" ", "").split("│") for line in capsys.readouterr().out.splitlines() if "modern_" in line]
-    times = {work: time for _, _, work, _, _, time, *_ in rows}
+    times = {what: time for (_, what), time in estimated_times(work, capsys).items()}
     assert times["pretraining"] == "10:00:00"
     # 1.75 tokens of dev rows are measured after each of 3 epochs; as many are trained on, which takes 3 times as long.
     assert times["sst2:answers"] == "2:55" and times["sst2"] == "35:00"
+
+
+def test_a_causal_model_reads_a_sentence_once_and_another_once_for_each_of_its_tokens(stand_ins, capsys, monkeypatch):
+    monkeypatch.setattr(output, "width", 200)
+    (stand_ins.folder / "pairs.jsonl").write_text(json.dumps({"sentence_good": "a" * 40, "sentence_bad": "b" * 40}))
+    stand_ins.token_times = measuring.TokenTimes(forward=60.0, pretraining=0.0, measurement=0.0)
+    suite = stand_ins.suite('models = ["one", "two"]\n[[tasks]]\npairs = "pairs.jsonl"\n')
+    work = SuiteWork(suite._replace(causal=frozenset({"one"})), stand_ins.folder / "W", 1)
+    times = estimated_times(work, capsys)
+    assert times["one", "pairs"] == "20:00" and times["two", "pairs"] == "4:00:00"  # 2 x 10 tokens, 2 x 10 x 12

@@ -9,6 +9,7 @@ import bert_jax
 from bert_jax.cli.main import run
 from bert_jax.products.suite.summary import Summary
 from bert_jax.products.suite.texts import tokens_of_rows
+from bert_jax.products.suite.verdict_sentences import verdict_sentences
 from bert_jax.products.suite.work import SuiteWork
 from bert_jax.run.trained_model import TrainedModel
 from bert_jax.system.errors import UsageError
@@ -143,8 +144,8 @@ def test_the_commands_that_use_and_export_the_best_models_are_named(roads, with_
         if encoder := pretrained.get((name, best["seed"])):
             commands += f"; to export its encoder: bert-jax export {encoder} FOLDER"
         said = f"{task.name}: to use {name}, with its best seed on the dev rows: {commands}"
-        assert ("note", said) in list(summary.sentences())
-    assert suite.tuned and any("bert-jax export" in text for _, text in summary.sentences())
+        assert ("note", said) in list(verdict_sentences(summary))
+    assert suite.tuned and any("bert-jax export" in text for _, text in verdict_sentences(summary))
 
 
 def test_a_recipe_that_is_worse_than_its_initial_model_is_named(roads, with_bits):
@@ -154,7 +155,7 @@ def test_a_recipe_that_is_worse_than_its_initial_model_is_named(roads, with_bits
     )
     work = SuiteWork(suite, roads.folder / "W", 1)
     work.run(lambda: Summary(work))
-    said = [text for _, text in Summary(work).sentences()]
+    said = [text for _, text in verdict_sentences(Summary(work))]
     worse = "pretraining: new words, one: The model is worse than the one that it began with: 1.250 bits a character "
     assert any(text.startswith(worse) for text in said)
     assert "pretraining: new words, one: It ended after 25 of 100 steps." in said

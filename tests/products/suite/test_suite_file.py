@@ -15,10 +15,11 @@ from bert_jax.config.finetune import FinetuneConfig
 from bert_jax.config.run import RunConfig
 from bert_jax.products.suite import rows
 from bert_jax.products.suite.held_out import held_out_config
-from bert_jax.products.suite.opening import lacking_heads, with_fitted_recipes
+from bert_jax.products.suite.opening import lacking_heads, with_fitted_recipes, with_opened_models
 from bert_jax.products.suite.suite import SuiteModel
 from bert_jax.products.suite.suite_file import read_suite
 from bert_jax.products.suite.tasks import FineTuning, MinimalPairs
+from bert_jax.products.suite.verdict_sentences import verdict_sentences
 from bert_jax.run.config_files import catalogue, load_config, suite_file, suite_names
 from bert_jax.run.opened_models import OpenedModels
 from bert_jax.system.errors import UsageError
@@ -180,7 +181,7 @@ def test_recipes_are_compared_by_what_they_learned(stand_ins):
     assert summary.cells.keys() == suite.measured.keys()
     for units in ("", ", word"):
         assert summary.cells[f"held-out tokens{units}"].keys() == {"bert", "modern"}
-    assert any("none in other columns" in text for _, text in summary.sentences())
+    assert any("none in other columns" in text for _, text in verdict_sentences(summary))
     for name, kind in OTHER_QUESTIONS.items():
         assert summary.cells[f"held-out tokens, {kind}"].keys() == {name}
 
@@ -353,6 +354,12 @@ def test_a_model_must_be_there_and_have_the_head_that_pairs_need(tiny_run, tmp_p
     }
     with pytest.raises(UsageError, match="no model can be measured on blimp: each has no head that predicts tokens"):
         lacking_heads([electra], [pairs], OpenedModels())
+
+
+def test_opened_models_tell_which_are_causal(tiny_run, stand_ins):
+    recipes = '[[models]]\nconfig = "experiments/left_to_right"\n[[models]]\nconfig = "experiments/full_sentences"\n'
+    suite = stand_ins.suite(f'{recipes}[[models]]\npath = "{tiny_run.path}"\n')
+    assert not suite.causal and with_opened_models(suite).causal == {"left_to_right"}
 
 
 def test_pairs_and_judged_texts_are_looked_at_before_anything_runs(stand_ins, tmp_path):

@@ -11,6 +11,7 @@ from suite_cases import TASK_TEXT
 from bert_jax.cli.main import run
 from bert_jax.products.suite.processes import Processes
 from bert_jax.products.suite.suite_page import suite_page
+from bert_jax.products.suite.verdict_sentences import verdict_sentences
 
 TWO = f'models = ["one", "two"]\nseeds = [0, 1]\n{TASK_TEXT}[grid]\n"task.epochs" = [1, 2]\n'
 
@@ -19,7 +20,7 @@ def test_the_page_has_the_table_the_verdicts_the_settings_and_every_run(stand_in
     summary = stand_ins.run(TWO)
     page = suite_page("<my> suite", summary)
     assert "<h1>&lt;my&gt; suite</h1>" in page and "2 models, 1 task, 2 seeds; scores of the dev rows" in page
-    for kind, text in summary.sentences():
+    for kind, text in verdict_sentences(summary):
         assert f'<li class="{kind}">' in page and escape(text) in page
     assert all(escape(cell.text) in page for cell in summary.cells["sst2"].values())
     assert "Best settings, chosen on dev rows" in page and "epochs 1" in page
@@ -30,7 +31,7 @@ def test_the_page_has_the_table_the_verdicts_the_settings_and_every_run(stand_in
 
 def test_without_pairs_of_models_or_settings_nothing_is_compared(stand_ins):
     summary = stand_ins.run(f'models = ["one"]\n{TASK_TEXT}')
-    assert [kind for kind, _ in summary.sentences()] == [
+    assert [kind for kind, _ in verdict_sentences(summary)] == [
         "note",
         "problem",
         "note",
@@ -47,7 +48,7 @@ def test_baselines_edges_times_and_empty_cells_are_shown(stand_ins):
     assert (
         two[">pairs"] == "" and last["model"] == "baseline" and last[">sst2"] == "0.900" and last[">pairs"] == "0.500"
     )
-    texts = [text for _, text in summary.sentences()]
+    texts = [text for _, text in verdict_sentences(summary)]
     assert "pairs: two has no score, as it has no head that predicts tokens." in texts
     assert "sst2: one, two scored no better than the baseline." in texts
     assert any(text.startswith("epochs ") and "of the grid and the best for" in text for text in texts)
@@ -73,10 +74,11 @@ def test_the_best_of_several_models_is_named_with_those_that_do_not_differ_from_
     assert summary.content["winners"] == [
         {"task": "pairs", "model": "two", "score": 0.95, "indistinguishable": ["three"]}
     ]
-    assert next(summary.sentences())[1] == "pairs: the best is two with 0.950; not distinguishable from it: three"
+    _, said = next(verdict_sentences(summary))
+    assert said == "pairs: the best is two with 0.950; not distinguishable from it: three"
     stand_ins.outcomes["three"] = stand_ins.outcomes["one"]
     summary = stand_ins.run('models = ["one", "two", "three"]\n[[tasks]]\npairs = "pairs.jsonl"\n', workdir="again")
-    assert next(summary.sentences())[1].endswith("all others are worse")
+    assert next(verdict_sentences(summary))[1].endswith("all others are worse")
 
 
 @pytest.mark.long

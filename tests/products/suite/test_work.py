@@ -11,6 +11,7 @@ from suite_cases import TASK_TEXT
 
 from bert_jax.products.suite.suite_file import read_suite
 from bert_jax.products.suite.summary import Summary
+from bert_jax.products.suite.verdict_sentences import verdict_sentences
 from bert_jax.products.suite.work import SuiteWork
 from bert_jax.run.config_files import catalogue
 from bert_jax.system.errors import RunError, UsageError
@@ -214,7 +215,7 @@ def test_a_text_that_is_here_in_part_has_at_least_the_rows_found_in_it(stand_ins
     stand_ins.unread = "W/one began with another program's model"
     summary = stand_ins.run(TRAINED)
     assert "(at least 25.0% seen)" in summary.cells["sst2"]["one"].text
-    said = [text for _, text in summary.sentences() if text.startswith("Seen: only a part of one's")]
+    said = [text for _, text in verdict_sentences(summary) if text.startswith("Seen: only a part of one's")]
     assert said == [f"Seen: only a part of one's pretraining text was looked through, as {stand_ins.unread}."]
 
 
@@ -223,7 +224,7 @@ def test_an_average_is_not_judged_if_a_task_shows_no_chance(stand_ins):
     summary = stand_ins.run(f'{TRAINED}[[tasks]]\nbeir = "scifact"\n')
     assert "average" in summary.cells and ("two", "average") not in summary.differences
     assert ("two", "sst2") in summary.differences
-    assert any("as there is no verdict on scifact" in text for _, text in summary.sentences())
+    assert any("as there is no verdict on scifact" in text for _, text in verdict_sentences(summary))
 
 
 def test_a_model_that_is_measured_once_is_compared_with_all_seeds_of_a_recipe(stand_ins):
@@ -303,7 +304,7 @@ def test_failed_runs_are_told_and_the_others_go_on(stand_ins):
     assert infinite == ["the loss is infinite"] * 2 and field == "KeyError: 'field'"
     assert empty.startswith("it ended without an error and left no") and empty.endswith("results.json")
     assert len(summary.runs) == 12 and "twice" not in summary.cells and "sst2" in summary.cells
-    assert sum(text.startswith("Failed: ") for _, text in summary.sentences()) == 4
+    assert sum(text.startswith("Failed: ") for _, text in verdict_sentences(summary)) == 4
     stand_ins.called = called  # the same command does what is missing
     assert len(stand_ins.run(TRAINED).runs) == 16
 
