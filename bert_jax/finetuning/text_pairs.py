@@ -19,6 +19,7 @@ from bert_jax.system.progress import say
 from bert_jax.system.reading import show
 from bert_jax.text.segmentation import split_sentences
 from bert_jax.text.tokenizer import Tokenizer
+from bert_jax.text.word_pieces import joined_words
 
 _MOST_PAIRS, _MOST_CHARACTERS = 1_000_000, 1 << 29
 """A corpus is read up to this number of pairs or of characters in them, because all pairs are kept in memory."""
@@ -181,12 +182,12 @@ def _passages(sentences: Iterable[str], size: float) -> Iterator[str]:
     filled, is_first = 0, True
     for sentence in sentences:
         if 2 * filled >= size and filled + len(sentence) / 2 > size:
-            yield " ".join(passage)
+            yield joined_words(passage)[0]
             passage, filled, is_first = [], 0, False
         passage.append(sentence)
         filled += len(sentence)
     if passage and (is_first or 2 * filled >= size):
-        yield " ".join(passage)
+        yield joined_words(passage)[0]
 
 
 def _with_own_titles(documents: list[_Passages], repairs: Counter[str]) -> list[_Passages]:

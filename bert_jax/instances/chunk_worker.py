@@ -27,7 +27,7 @@ from bert_jax.instances.instances import Instances, build_instances
 from bert_jax.instances.marks import Marker, Marks
 from bert_jax.instances.prepared_data import HELD_OUT, TRAIN, Recipe
 from bert_jax.instances.segments import pack_sentences, pair_segments
-from bert_jax.instances.sentences import Sentences, as_sentences, encode_documents
+from bert_jax.instances.sentences import Sentences, as_sentences, encode_documents, with_blanks
 from bert_jax.instances.shards import ids_dtype, shard_path, write_shard
 from bert_jax.instances.statistics import Statistics
 from bert_jax.system.bucket import Place
@@ -218,10 +218,13 @@ def encode_text(documents: Iterable[Sequence[str]], recipe: Recipe, source: int)
             with_spans[number] = whole
         return whole.text
 
+    tokenizer = tokenizer_in(recipe.tokenizer_directory)
     sentences = (as_sentences(document, recipe.data, source) for document in documents)
+    if not tokenizer.sets_leading_blank:
+        sentences = ([*with_blanks(of_document)] for of_document in sentences)
     if recipe.data.spans:
         sentences = ([*map(unmarked, of_document)] for of_document in sentences)
-    text = encode_documents(sentences, tokenizer_in(recipe.tokenizer_directory))
+    text = encode_documents(sentences, tokenizer)
     return text, marker.mark(text, with_spans)
 
 

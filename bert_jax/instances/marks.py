@@ -69,6 +69,7 @@ class Marker:
         words, counts = self._starts[text.tokens], Counter[str]()
         begins = np.zeros(len(words), bool)
         begins[text.ends[:-1]] = True
+        words |= begins  # the first piece of a sentence looks like the middle of a word if no blank is set before it
         if self._segmenter:
             words, counts["word boundaries inside a piece, not taken"] = self._segmented(self._segmenter, text, begins)
         stretches = {}

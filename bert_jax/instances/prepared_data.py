@@ -3,6 +3,7 @@
 import hashlib
 import json
 import operator
+import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Annotated, Any, ClassVar, Literal, NamedTuple
@@ -31,6 +32,8 @@ _FORMAT = 1
 
 It is increased when the same settings give other records. It is also increased when a setting's default changes, since
 fingerprints leave out defaults."""
+_WITHOUT_BLANK = re.compile(r'"add_prefix_space":\s*false|"prepend_scheme":\s*"(?:first|never)"')
+"""What the file of a tokenizer contains that may set no blank before the first word of a text."""
 _RECORD = "prepared.json"
 COUNTS_FILE = "piece_counts.safetensors"
 SMALL_FILES = (COUNTS_FILE, "features.json", "dataset_info.json")
@@ -70,6 +73,8 @@ class Recipe(NamedTuple):
         tokenizer = [path.read_bytes().decode("utf-8", "surrogateescape") for path in files]
         settings = self.data.model_dump(exclude={*_OF_ORDER, *self.data.lexicons}, exclude_defaults=True)
         shape = [_FORMAT, settings, self.length, self.seed, tokenizer, self.pair]
+        if any(map(_WITHOUT_BLANK.search, tokenizer)):  # earlier releases encoded each sentence as a text of its own
+            shape.append("blanks between sentences")
         # A lexicon counts by its content, not by its path.
         shape += [[name, sha256] for name, sha256 in self.lexicon_hashes(lexicons).items()]
         return hashlib.sha256(json.dumps(shape, sort_keys=True).encode()).hexdigest()

@@ -9,7 +9,7 @@ import numpy as np
 from jaxtyping import Int
 
 from bert_jax.config.data import DataConfig
-from bert_jax.text.scripts import TextCut
+from bert_jax.text.scripts import TextCut, sets_no_spaces
 from bert_jax.text.text_spans import split_marked
 
 _Encoded = tuple[Int[np.ndarray, " N"], Int[np.ndarray, " n"], Int[np.ndarray, " n"]]
@@ -72,6 +72,13 @@ def as_sentences(document: Sequence[str], data: DataConfig, source: int) -> Sequ
     if data.spans:
         split = functools.partial(split_marked, split=split)
     return [sentence for paragraph in document for sentence in split(paragraph)]
+
+
+def with_blanks(document: Iterable[str]) -> Iterator[str]:
+    """The sentences of a document, each but the first with the blank that stands before it in running text; a script
+    without spaces between words has none there."""
+    for number, sentence in enumerate(document):
+        yield f" {sentence}" if number and sentence and not sets_no_spaces(sentence[0]) else sentence
 
 
 def encode_documents(documents: Iterable[Sequence[str]], tokenizer: TextEncoder) -> Sentences:

@@ -102,7 +102,7 @@ class NextSentenceHead(nn.Module):
 
     @nn.compact
     def __call__(self, pooled: Float[Array, "B N D"]) -> Float[Array, "B N 2"]:
-        return Linear(self.config, (2,), name="dense")(pooled).astype(jnp.float32)
+        return Linear(self.config, (2,), float32=True, name="dense")(pooled)
 
 
 class ReplacedTokenHead(nn.Module):
@@ -116,7 +116,7 @@ class ReplacedTokenHead(nn.Module):
         """Float32 logits that each token was replaced."""
         if self.config.discriminator_head == "transform":
             x = activation(self.config)(Linear(self.config, (self.config.hidden_size,), name="dense")(x))
-        return Linear(self.config, (1,), name="output")(x)[..., 0].astype(jnp.float32)
+        return Linear(self.config, (1,), float32=True, name="output")(x)[..., 0]
 
 
 class TaskHead(nn.Module):
@@ -128,7 +128,7 @@ class TaskHead(nn.Module):
     mixes: bool = False
 
     def setup(self):
-        self.dense = Linear(self.config, (self.outputs,))
+        self.dense = Linear(self.config, (self.outputs,), float32=True)
         if self.mixes:
             self.mix = self.param("mix", nn.initializers.zeros_init(), (self.config.num_layers + 1,))
             self.gamma = self.param("gamma", nn.initializers.ones_init(), (1,))
@@ -141,7 +141,7 @@ class TaskHead(nn.Module):
 
     def __call__(self, x: Float[Array, "*vectors D"]) -> Float[Array, "*vectors O"]:
         """Float32 outputs for each vector of `x`."""
-        return self.dense(x).astype(jnp.float32)
+        return self.dense(x)
 
 
 @jax.custom_vjp

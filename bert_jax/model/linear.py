@@ -8,7 +8,7 @@ import jax
 import jax.numpy as jnp
 from flax import linen as nn
 from jax.ad_checkpoint import checkpoint_name
-from jaxtyping import Array, Float
+from jaxtyping import Array, DTypeLike, Float
 
 from bert_jax.config.model import ModelConfig
 from bert_jax.model.kernels.elementwise import gelu_tanh_gradients, in_float32, layer_norm_gradients, recomputed
@@ -38,6 +38,8 @@ class Linear(nn.Module):
     features: tuple[int, ...]
     contracted: int = 1
     bias: bool = True
+    float32: bool = False
+    """Whether the result is float32 also where the factors of the product aren't, as a loss or an answer needs it."""
     into_sum: bool = False
     """Whether the result is added to the residual stream, which changes the initial values (`initial_weights`)."""
 
@@ -46,7 +48,8 @@ class Linear(nn.Module):
         inner = x.shape[x.ndim - self.contracted :]
         kernel = self.param("kernel", initial_weights(self.config, self.into_sum), (*inner, *self.features))
         bias = self.param("bias", nn.initializers.zeros_init(), self.features) if self.bias else None
-        return project(x, kernel, bias, compute_dtype(self.config), self.contracted)
+        dtype = compute_dtype(self.config)
+        return project(x, kernel, bias, dtype, self.contracted, result_dtype=jnp.float32 if self.float32 else dtype)
 
 
 def project(
@@ -56,11 +59,14 @@ def project(
     dtype: jnp.dtype,
     contracted: int = 1,
     slowest: int = 0,
+    result_dtype: DTypeLike | None = None,
 ) -> Float[Array, "..."]:
-    """x W + b in `dtype`, over the last `contracted` axes of x and the first ones of `kernel`. The axes of features are
-    the last axes of the result, and the one with index `slowest` is the first of them."""
+    """x W + b over the last `contracted` axes of x and the first ones of `kernel`, from factors in `dtype`, in
+    `result_dtype`, by default `dtype`. The axes of features are the last axes of the result, and the one with index
+    `slowest` is the first of them."""
     outer, features = x.shape[: x.ndim - contracted], kernel.shape[contracted:]
-    result = checkpoint_name(affine(x.astype(dtype), kernel, bias, contracted, slowest), PRODUCT)
+    product = affine(x.astype(dtype), kernel, bias, contracted, slowest, jnp.dtype(result_dtype or dtype))
+    result = checkpoint_name(product, PRODUCT)
     return result.reshape(*outer, *moved_to_front(features, slowest))
 
 

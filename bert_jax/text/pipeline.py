@@ -94,6 +94,11 @@ class Tokenizer:
         self.added = frozenset(added - {*self.vocabulary.special_ids})
 
     @cached_property
+    def sets_leading_blank(self) -> bool:
+        """Whether the first word of a text is encoded as a word after a blank."""
+        return self.encode("a") == self.encode(" a")
+
+    @cached_property
     def spelling(self) -> PieceSpelling:
         """How the pieces are spelled."""
         return _SPELLINGS.get(self.kind, PieceSpelling)({self.vocabulary.pieces[number] for number in self.added})

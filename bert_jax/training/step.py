@@ -216,9 +216,11 @@ def loss_gradients(
     def loss(params: Parameters, part: tuple[Targets, Key[Array, "b *N"]]) -> tuple[Float[Array, ""], Means]:
         learned = _without_frozen(params, objective.learns(params))
         means = objective.measure({**learned, **of_teacher}, *part)
-        parts = [
-            weight * means[name].total / jnp.maximum(counts[name], 1.0) for name, weight in objective.losses.items()
-        ]
+        # A batch without any predicted token has a count of 0. Class weights may add up to less than 1.
+        parts = (
+            weight * means[name].total / jnp.where(counts[name] > 0, counts[name], 1.0)
+            for name, weight in objective.losses.items()
+        )
         return cast(Array, sum(parts)), means
 
     if microbatches == 1:

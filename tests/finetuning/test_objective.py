@@ -184,3 +184,15 @@ def test_classes_have_weights_in_the_mean_and_smoothed_labels_share_a_part_of_ea
     assert float(found["task_loss"].value) == pytest.approx(np.average(losses, weights=of_label), rel=1e-5)
     assert float(changed.counts(batch)["task_loss"]) == pytest.approx(of_label.sum())
     assert float(found["accuracy"].value) == float(plain.measure(params, batch, None)["accuracy"].value)
+
+
+def test_a_loss_with_small_class_weights_is_divided_by_their_sum():
+    batch, params = batch_of("class"), objective_of("class").init(jax.random.key(0))
+    small, large = (
+        compiled(TaskObjective(TASKS["class"].replace(class_weights=weights), MODEL, ExecutionConfig()))
+        for weights in ((1e-3, 2e-3, 3e-3), (1.0, 2.0, 3.0))
+    )
+    keys = jax.random.split(jax.random.key(1), (4, 1))
+    of_small, of_large = (gradients_of(each, params, batch, keys)[0] for each in (small, large))
+    for ours, theirs in zip(jax.tree.leaves(of_small), jax.tree.leaves(of_large), strict=True):
+        np.testing.assert_allclose(ours, theirs, rtol=1e-4, atol=1e-7)

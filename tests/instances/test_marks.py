@@ -1,5 +1,6 @@
 """Words, phrases and entities are found where a slow, plain search on words finds them, whatever was written how."""
 
+import copy
 import sys
 import types
 
@@ -11,13 +12,16 @@ from prepared_sets import build, read_all
 from trained_tokenizers import trained
 
 from bert_jax.config.data import DataConfig
+from bert_jax.instances.chunk_worker import encode_text
 from bert_jax.instances.marks import Marker
+from bert_jax.instances.prepared_data import Recipe
 from bert_jax.instances.sentences import encode_documents
 from bert_jax.instances.statistics import Statistics
 from bert_jax.layout import ENTITY_START, MASKABLE, PHRASE_START, WORD_START
 from bert_jax.system.errors import UsageError
 from bert_jax.text.lexicon import Lexicon, Speller
 from bert_jax.text.segmentation import open_segmenter
+from bert_jax.text.tokenizer import Tokenizer
 from bert_jax.text.vocabulary import SPECIAL_PIECES, Vocabulary
 from bert_jax.text.wordpiece import WordPieceTokenizer
 
@@ -80,6 +84,22 @@ def test_without_settings_words_are_the_tokenizers():
     starts = TOKENIZER.starts_word[text.tokens]
     assert np.array_equal(marks.units, np.where(starts, MASKABLE | WORD_START, MASKABLE))
     assert marks.counts == {"words": 5}
+
+
+@pytest.mark.parametrize("leading_space", [True, False])
+def test_sentences_have_the_pieces_of_running_text_and_begin_a_word(leading_space, tmp_path):
+    contents = copy.deepcopy(trained("byte_bpe", lowercase=False).contents)
+    contents["pre_tokenizer"]["add_prefix_space"] = leading_space
+    tokenizer = Tokenizer(contents)
+    tokenizer.save(tmp_path / "tokenizer")
+    texts = "The quick fox jumped. The dogs jumped over.", "中文新闻。中文报纸。"
+    text, marks = encode_text(
+        [[paragraph] for paragraph in texts], Recipe(DataConfig(), 32, 0, tmp_path / "tokenizer"), 0
+    )
+    english, chinese = (text.tokens[text.ends[begin] : text.ends[begin + 2]].tolist() for begin in (0, 2))
+    assert english == tokenizer.encode(texts[0])
+    assert leading_space or chinese == tokenizer.encode(texts[1])
+    assert (marks.units[text.ends[:-1]] == MASKABLE | WORD_START).all()
 
 
 @pytest.mark.parametrize("kind, size", [("unigram", 29), ("bpe", 60), ("byte_bpe", 300)])

@@ -9,11 +9,13 @@ from bert_jax.config.model import ModelConfig
 from bert_jax.config.task import TaskConfig
 from bert_jax.layout import TokenSequence, lay_out_sequences
 from bert_jax.model.bert import BertForPretraining
+from bert_jax.model.heads import NextSentenceHead, ReplacedTokenHead, TaskHead
 from bert_jax.model.task import BertForTask, HeadShape, init_for_task, mean_of_marked, task_parameter_shapes
 
 MODEL = ModelConfig(
     num_layers=3, hidden_size=16, num_heads=2, max_positions=12, vocabulary_size=20, dropout=0.0, attention_dropout=0.0
 )
+BFLOAT16 = MODEL.replace(compute_dtype="bfloat16")
 HEADS = {
     "pooled": HeadShape("pooled", 3),
     "choices": HeadShape("choices", 1),
@@ -126,3 +128,13 @@ def test_the_head_of_a_task():
     assert HeadShape.of(span) == HeadShape("tokens", 2, drops=False)
     marked = config.replace(kind="marked", texts=("a", "b"), marks=("a0", "a1", "b0", "b1"))
     assert HeadShape.of(marked) == HeadShape("marked", 3, marks=2)
+
+
+@pytest.mark.parametrize("head", [NextSentenceHead(BFLOAT16), ReplacedTokenHead(BFLOAT16), TaskHead(BFLOAT16, 1)])
+def test_outputs_of_heads_are_not_rounded_to_the_type_of_the_products(head):
+    x = jnp.asarray(np.random.default_rng(0).normal(size=(2, 3, 32)), jnp.bfloat16)
+    params = head.init(jax.random.key(0), x)
+    large = jax.tree.map(lambda leaf: leaf + 1987.3 * (leaf.ndim == 1), params)  # the biases, as of years
+    outputs = np.asarray(head.apply(large, x))
+    assert outputs.dtype == np.float32 and len(np.unique(outputs)) == outputs.size
+    assert np.abs(outputs - outputs.astype(jnp.bfloat16).astype(np.float32)).max() > 0.1

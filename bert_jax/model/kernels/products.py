@@ -110,13 +110,18 @@ def _row_major_copy(x: Array, shape: tuple[int, ...]) -> Array:
     return jax.lax.optimization_barrier(x.reshape(shape))
 
 
-@functools.partial(jax.custom_vjp, nondiff_argnums=(3, 4))
+@functools.partial(jax.custom_vjp, nondiff_argnums=(3, 4, 5))
 def affine(
-    x: Float[Array, "..."], kernel: Float[Array, "..."], bias: Float[Array, "..."] | None, contracted: int, slowest: int
+    x: Float[Array, "..."],
+    kernel: Float[Array, "..."],
+    bias: Float[Array, "..."] | None,
+    contracted: int,
+    slowest: int,
+    dtype: DTypeLike,
 ) -> Float[Array, "N F"]:
-    """x W + b as one product of two matrices, for which every backend has its fastest code. `contracted`: number of
-    axes that are summed over, the last of `x` and the first of `kernel`. `slowest`: index of the axis of features that
-    becomes the first.
+    """x W + b in `dtype` as one product of two matrices in that of x, for which every backend has its fastest code.
+    `contracted`: number of axes that are summed over, the last of `x` and the first of `kernel`. `slowest`: index of
+    the axis of features that becomes the first.
 
     If one of several axes of features is split over devices, it has to be the slowest: only then are the features of a
     device next to each other in the matrix. The gradient is written out for two reasons. It keeps the arguments as they
@@ -124,8 +129,8 @@ def affine(
     gradient once, instead of in a different layout for each of the three gradients that are computed from it.
     """
     rows, weights = _as_matrices(x, kernel, contracted, slowest)
-    result = product(rows, weights, x.dtype)
-    return result if bias is None else result + jnp.moveaxis(bias, slowest, 0).reshape(-1).astype(x.dtype)
+    result = product(rows, weights, dtype)
+    return result if bias is None else result + jnp.moveaxis(bias, slowest, 0).reshape(-1).astype(dtype)
 
 
 def _as_matrices(
@@ -141,14 +146,14 @@ def moved_to_front(shape: tuple[int, ...], axis: int) -> tuple[int, ...]:
     return (shape[axis], *shape[:axis], *shape[axis + 1 :])
 
 
-def _affine_forward(x, kernel, bias, contracted, slowest):
-    return affine(x, kernel, bias, contracted, slowest), (x, kernel, bias)
+def _affine_forward(x, kernel, bias, contracted, slowest, dtype):
+    return affine(x, kernel, bias, contracted, slowest, dtype), (x, kernel, bias)
 
 
-def _affine_backward(contracted, slowest, residuals, gradient):
+def _affine_backward(contracted, slowest, dtype, residuals, gradient):
     x, kernel, bias = residuals
     rows, weights = _as_matrices(x, kernel, contracted, slowest)
-    gradient = jax.lax.optimization_barrier(gradient)
+    gradient = jax.lax.optimization_barrier(gradient.astype(x.dtype))
     of_kernel = product_of_transposed(rows, gradient, kernel.dtype)
     features = moved_to_front(kernel.shape[contracted:], slowest)
     of_bias = None

@@ -39,7 +39,8 @@ def print_estimate(work: SuiteWork) -> None:
         for task in work.suite.tuned:
             setting = work.best_setting(model, task) or work.suite.settings[0]
             answers = [work.answers(model, task, setting, seed) for seed in work.suite.tables.seeds]
-            jobs += [(job, f"{task.name}: answers") for job in answers]
+            # Where pairs are held out of the training's text, the training itself answers them.
+            jobs += [(job, f"{task.name}: answers") for job in answers if job.path.suffix == ".json"]
     missing, times = list[MissingRun](), cache(partial(_times, work))
     for job, what in jobs:
         if job.done:

@@ -130,9 +130,9 @@ def plateau(run: Path) -> int | None:
 
 
 def held_out_figures(run: Path, measured: Path, units: UnitKind | Units, whole: bool = False) -> dict[str, Any]:
-    """Losses and accuracies of a run's model and their `baseline`, on the held-out sequences that were prepared at
-    `measured`, with the run's objective; {} if there are no held-out sequences. `whole`: on all of them, not only on
-    evaluation.max_sequences."""
+    """Losses and accuracies of a run's model, their `baseline` and the `unknown_share` of the pieces, on the held-out
+    sequences that were prepared at `measured`, with the run's objective; {} if there are no held-out sequences.
+    `whole`: on all of them, not only on evaluation.max_sequences."""
     sequences, mesh = RunDirectory(measured), make_mesh(MeshConfig())
     first, vocabulary = sequences.files.pretraining_config, sequences.files.tokenizer.vocabulary
     if whole:
@@ -147,7 +147,8 @@ def held_out_figures(run: Path, measured: Path, units: UnitKind | Units, whole: 
     if (held_out := held_out_sequences(trainer, 0, prepared)) is None:
         return {}
     figures = held_out.evaluate(params).metrics
-    return {**figures, "baseline": held_out.baseline(prepared, figures)[0]}
+    baseline = held_out.baseline(prepared, figures)[0]
+    return {**figures, "baseline": baseline, "unknown_share": prepared.held_out.unknown_share}
 
 
 def row_answers(run: Path, source: str) -> dict[str, Any]:

@@ -4,7 +4,7 @@ Methods that train or measure import what they need themselves, so jobs are name
 """
 
 from collections.abc import Mapping
-from functools import cache, partial
+from functools import cache
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any
@@ -94,7 +94,11 @@ class RecipeWork:
         needs, name = self.pretraining(model, seed), f"{model.name}-{task.units}-{seed}"
         shaped_by = (str(needs.path), needs.measured, str(self._sequences), task.units)
         path = place_below(self._workdir, "held-out", name, *shaped_by, ending=".json")
-        measure = partial(self._processes.call, held_out_figures, needs.path, self._sequences, task.units)
+
+        def measure() -> JsonObject:
+            figures = self._processes.call(held_out_figures, needs.path, self._sequences, task.units)
+            return task.scored(figures)
+
         return Job(model.name, task.name, {}, seed, path, measure, self.finished, needs)
 
     def held_out_text(self, model: SuiteModel, task: HeldOutText, seed: int) -> Job:
@@ -106,7 +110,8 @@ class RecipeWork:
 
         def measure() -> JsonObject:
             # All sequences: a part of those of two vocabularies would be different text.
-            return task.figures(self._processes.call(held_out_figures, needs.path, needs.path, units, True))
+            figures = self._processes.call(held_out_figures, needs.path, needs.path, units, True)
+            return task.scored(task.figures(figures))
 
         return Job(model.name, task.name, {}, seed, path, measure, self.finished, needs)
 

@@ -63,6 +63,8 @@ def score_difference(
     parts = [(of_seeds, len(differences) - 1), *((error**2, rows - 1) for error, rows in row_errors)]
     error, mean = math.sqrt(sum(part for part, _ in parts)), float(np.mean(differences))
     rows = sum(count for _, count in row_errors)
+    if not math.isfinite(error) or not math.isfinite(mean):
+        return Difference(mean, 0.0, 1.0, len(differences), rows, "no row is scored by both")
     if error < _ROUNDING:
         are_equal = (len(differences) > 1 or rows) and abs(mean) < _ROUNDING
         return Difference(mean, 0.0, 1.0, len(differences), rows, "" if are_equal else _NO_CHANCE)

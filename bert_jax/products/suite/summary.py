@@ -2,6 +2,7 @@
 
 import math
 import statistics
+from collections import Counter
 from collections.abc import Iterator
 from typing import Any
 
@@ -31,14 +32,17 @@ class Summary:
     """The figures of a suite's finished runs.
 
     Each model is compared with the first model of the file. The comparisons on single tasks are one family for Holm's
-    correction, and those of the average another. The best model of a task is compared with all others; the pairs of
-    models are a further family for each task.
+    correction, and those of the average another. The best model of a task is compared with all others. Any pair of
+    models might have been compared, so all pairs on all tasks are a further family, and those of the average another.
     """
 
     def __init__(self, work: SuiteWork):
         self.work, self.suite, self.cells = work, work.suite, dict[str, dict[str, Cell]]()
         self.runs = list(self._rows())
         """The rows of suite.json, one a measurement."""
+        jobs = (*work.measurements(), *work.row_answers())
+        self.missing = Counter(job.task for job in jobs if not job.done)
+        """By task, how many measurements aren't done or have failed."""
         for cell in self._cells():
             self.cells.setdefault(cell.task, {})[cell.model] = cell
         for task, cells in self.cells.items():
@@ -81,6 +85,7 @@ class Summary:
             "runs": self.runs,
             "table": table,
             "winners": [winner._asdict() for winner in self.winners],
+            "missing": self.missing,
             "failed": self.work.failures,
         }
 
@@ -174,6 +179,10 @@ class Summary:
     def _difference(self, task: str, name: str, other: str) -> Difference:
         """The difference of two models on a task or the average, without a correction for several comparisons."""
         cells = self.cells[task][name], self.cells[task][other]
+        if task != AVERAGE and (obstacle := self.suite.measured[task].obstacle):
+            return Difference(
+                cells[0].mean - cells[1].mean, 0.0, 1.0, min(len(cell.scores) for cell in cells), 0, obstacle
+            )
         if lacking := [
             f"{cell.model} has {len(cell.scores)} of {cell.planned} seeds" for cell in cells if cell.lacks_seeds
         ]:
@@ -192,15 +201,19 @@ class Summary:
         return self._known_errors[key]
 
     def _winners(self) -> Iterator[Winner]:
+        """Yields the best model of each task on which several models are compared and nothing is missing."""
+        compared = dict[str, tuple[str, dict[str, float]]]()
         for task, cells in self.cells.items():
-            if len(cells) < _FEWEST_RANKED:
-                continue
+            parts = self.averaged if task == AVERAGE else [task]
             best = max(cells, key=lambda name: cells[name].mean)
             others = [name for name in cells if name != best]
-            parts = self.averaged if task == AVERAGE else [task]
-            if any(self._difference(part, best, name).obstacle for part in parts for name in others):
-                continue
-            pairs = math.comb(len(cells), 2)
-            p = adjusted([self._difference(task, best, name).p for name in others], pairs)
-            indistinguishable = [name for name, of_name in zip(others, p, strict=True) if of_name >= LEVEL]
-            yield Winner(task, best, cells[best].mean, indistinguishable)
+            differs = all(not self._difference(part, best, name).obstacle for part in parts for name in others)
+            if len(cells) >= _FEWEST_RANKED and not any(self.missing[part] for part in parts) and differs:
+                compared[task] = best, {name: self._difference(task, best, name).p for name in others}
+        for tasks in ([task for task in compared if task != AVERAGE], [task for task in compared if task == AVERAGE]):
+            pairs = sum(math.comb(len(self.cells[task]), 2) for task in tasks)
+            p = iter(adjusted([each for task in tasks for each in compared[task][1].values()], pairs))
+            for task in tasks:
+                best, of_others = compared[task]
+                indistinguishable = [name for name in of_others if next(p) >= LEVEL]
+                yield Winner(task, best, self.cells[task][best].mean, indistinguishable)

@@ -21,7 +21,7 @@ from bert_jax.products.suite.rows import RowSearch, find_rows
 from bert_jax.products.suite.suite_tables import SuiteTables, Values, check_known, check_settable, with_settings
 from bert_jax.run.config_files import load_config
 from bert_jax.system.bucket import Place, place_of
-from bert_jax.system.errors import UsageError
+from bert_jax.system.errors import RunError, UsageError
 from bert_jax.system.json_file import JsonObject
 
 AND = " and "
@@ -78,6 +78,11 @@ class SuiteTask(Settings):
         return list(map(source_hash, self.sources))
 
     @property
+    def obstacle(self) -> str:
+        """Why the scores of two models can't be compared; empty if they can."""
+        return ""
+
+    @property
     def identity(self) -> JsonObject:
         """The values that change what is measured."""
         return self.model_dump(mode="json", exclude={"name", "publisher", "scores"})
@@ -117,6 +122,16 @@ class SuiteTask(Settings):
             there = ", ".join(name for name, value in metrics.items() if isinstance(value, float))
             raise UsageError(f"{self.name} has no {absent[0]}; scores can be {there}")
         return AND.join(names), sum(metrics[name] for name in names) / len(names)
+
+    def scored(self, figures: JsonObject) -> JsonObject:
+        """`figures`, which are a measurement on the task or {}. Raises RunError if they have no score, such as one that
+        isn't finite: the other measurements go on."""
+        try:
+            if figures:
+                self.score(figures)
+        except UsageError as error:
+            raise RunError(str(error)) from None
+        return figures
 
     def outcomes(self, measured: Sequence[JsonObject]) -> RowOutcomes:
         """The answers to each row by the model of each seed; `measured` has the measurements of these models."""
@@ -329,6 +344,11 @@ class HeldOutTokens(SuiteTask):
     def score_names(self, metrics: JsonObject) -> Sequence[str]:
         return self.scores
 
+    @property
+    def obstacle(self) -> str:
+        # The fewer tokens a generator replaces, the more often the answer "not replaced" is right.
+        return "each is measured on what its own generator replaced" if self.predict == "replaced" else ""
+
 
 class HeldOutText(SuiteTask):
     """Prediction of the held-out text by recipes of different vocabularies, each with its own pieces; without a table.
@@ -343,9 +363,12 @@ class HeldOutText(SuiteTask):
 
     @staticmethod
     def figures(measured: JsonObject) -> JsonObject:
-        """The measurements, from those of `held_out_figures`; {} if nothing was held out."""
+        """The measurements, from those of `held_out_figures`; {} if nothing was held out, or if more than MOST_UNKNOWN
+        of the pieces are unknown to the vocabulary. These cost hardly any bits, whatever they stand for."""
+        from bert_jax.instances.preparation import MOST_UNKNOWN  # imports the libraries that prepare text
+
         bits = measured.get("bits_per_character")
-        return {} if bits is None else {HeldOutText.SCORE: -bits}
+        return {} if bits is None or measured["unknown_share"] > MOST_UNKNOWN else {HeldOutText.SCORE: -bits}
 
 
 SUITE_TASKS: tuple[type[SuiteTask], ...] = (FineTuning, MinimalPairs, JudgedSearch)

@@ -76,6 +76,11 @@ def _missing_scores(summary: Summary) -> Iterator[str]:
     suite = summary.suite
     for (name, task), reason in suite.lacking.items():
         yield f"{task}: {name} has no score, as it {reason}."
+    for task, count in summary.missing.items():
+        if task in summary.cells:
+            yield f"{task}: {counted(count, 'measurements')} missing, so no best model is named there or on average."
+    for name in {job.model: None for job in summary.work.measurements() if job.done and not job.measured}:
+        yield f"{name} has no score on held-out text: none was held out, or too many pieces of it are unknown."
     if len({task.predict for task in suite.measured.values() if isinstance(task, HeldOutTokens)}) > 1:
         yield "Held-out tokens: a recipe has scores for what it learned to predict, and none in other columns."
 
@@ -108,9 +113,11 @@ def _averages(summary: Summary) -> Iterator[str]:
 
 def _chosen_by_dev_rows(summary: Summary) -> Iterator[str]:
     suite = summary.suite
-    if len(suite.settings) > 1 and suite.tables.report == "dev":
-        best = f"the best of {counted(len(suite.settings), 'settings')}"
-        yield f"Each score is {best} on the same dev rows; new rows would score lower."
+    choices = [counted(len(suite.settings), "settings")] if len(suite.settings) > 1 else []
+    if any(task.config.task.epochs > 1 for task in suite.tuned):
+        choices.append("the checkpoints of all epochs")
+    if suite.tuned and choices and suite.tables.report == "dev":
+        yield f"Each score is the best of {' and of '.join(choices)} on the same dev rows; new rows would score lower."
 
 
 def _rows_seen(summary: Summary) -> Iterator[str]:

@@ -144,15 +144,19 @@ class SuiteWork:
 
         Deletes the checkpoints of the other settings.
         """
-        jobs = [self.contamination(model) for model in self.suite.models if self.suite.tasks]
         for model, task in itertools.product(self.suite.models, self.suite.tuned):
-            if (best := self.best_setting(model, task)) is None:
-                continue
-            for setting, seed in itertools.product(self.suite.settings, self.suite.tables.seeds):
-                if setting == best:
-                    jobs.append(self.answers(model, task, setting, seed))
-                else:
+            best = self.best_setting(model, task)
+            for setting in self.suite.settings if best is not None else ():
+                for seed in self.suite.tables.seeds if setting != best else ():
                     self.tuning(model, task, setting, seed).delete_checkpoints()
+        return [self.contamination(model) for model in self.suite.models if self.suite.tasks] + self.row_answers()
+
+    def row_answers(self) -> list[Job]:
+        """The answers of each task's best setting to the reported rows, where the best setting is known."""
+        jobs = list[Job]()
+        for model, task in itertools.product(self.suite.models, self.suite.tuned):
+            if (best := self.best_setting(model, task)) is not None:
+                jobs += [self.answers(model, task, best, seed) for seed in self.suite.tables.seeds]
         return jobs
 
     def best_setting(self, model: SuiteModel, task: FineTuning) -> Values | None:
@@ -176,7 +180,7 @@ class SuiteWork:
 
             config = task.trained(setting).replace(seed=seed, init=str(path))
             self.processes.call(finetune, config, run, log=log_of(run))
-            return run_figures(run)
+            return task.scored(run_figures(run))
 
         return Job(model.name, task.name, setting, seed, run, work, self.recipes.finished, needs)
 
@@ -192,7 +196,7 @@ class SuiteWork:
 
             if not (tuned.path / "checkpoints").is_dir():  # deleted while another setting was the best
                 tuned.finish()
-            return self.processes.call(row_answers, tuned.path, rows)
+            return task.scored(self.processes.call(row_answers, tuned.path, rows))
 
         return Job(model.name, task.name, setting, seed, path, measure, self.recipes.finished, tuned)
 
@@ -209,7 +213,10 @@ class SuiteWork:
         run, needs, content = self._model(model, seed)
         shaped_by = str(run), task.identity, content, task.hashes(self._hash)
         path = self._file("scores", f"{model.name}-{task.name}-{seed}", *shaped_by)
-        measure = partial(self.processes.call, task.measure, run)
+
+        def measure() -> JsonObject:
+            return task.scored(self.processes.call(task.measure, run))
+
         return Job(model.name, task.name, {}, seed, path, measure, self.recipes.finished, needs)
 
     def _file(self, folder: str, name: str, *shaped_by: Any) -> Path:
