@@ -40,7 +40,7 @@ def print_estimate(work: SuiteWork) -> None:
             setting = work.best_setting(model, task) or work.suite.settings[0]
             answers = [work.answers(model, task, setting, seed) for seed in work.suite.tables.seeds]
             # Where pairs are held out of the training's text, the training itself answers them.
-            jobs += [(job, f"{task.name}: answers") for job in answers if job.path.suffix == ".json"]
+            jobs += [(job, f"{task.name}: answers") for job in answers if not job.is_run]
     missing, times = list[MissingRun](), cache(partial(_times, work))
     for job, what in jobs:
         if job.done:
@@ -52,8 +52,8 @@ def print_estimate(work: SuiteWork) -> None:
             time, basis = _pretraining_seconds(work, work.suite.model(job.model), times)
         elif not seconds and (tokens := _tokens(work, job, what)) is not None:
             start, measured = times(job.model)
-            is_training = job.path.suffix != ".json"  # it compiles its evaluation, too
-            time, basis = start * (1 + is_training) + tokens * measured.forward, _MEASURED
+            # A run compiles its evaluation, too.
+            time, basis = start * (1 + job.is_run) + tokens * measured.forward, _MEASURED
         hours, text = None if time is None else time / 3600, setting_text(job.setting)
         missing.append(MissingRun(model=job.model, work=what, setting=text, seed=job.seed, hours=hours, basis=basis))
     output.print(rows_table("Missing work", missing, ("model", "work", "setting", "seed", "hours", "basis")))
@@ -103,5 +103,6 @@ def _tokens(work: SuiteWork, job: Job, what: str) -> float | None:
     learned = tokens_of_rows(written, tuned.train, tuned.train_rows)
     if rows is None or learned is None:
         return None
-    passes = 1 if what != task.name else tuned.epochs
-    return max(len(tuned.choices), 1) * passes * (rows + (0 if what != task.name else (1 + _BACKWARD) * learned))
+    if what == task.name:
+        rows = tuned.epochs * (rows + (1 + _BACKWARD) * learned)
+    return max(len(tuned.choices), 1) * rows

@@ -61,10 +61,14 @@ class Job(NamedTuple):
     """The files and folders of a run that hold its results, or that other jobs use."""
 
     @property
+    def is_run(self) -> bool:
+        """Whether `path` is the directory of a run or preparation; False for the file of a measurement."""
+        return self.path.suffix != ".json"
+
+    @property
     def file(self) -> Path:
-        if self.path.suffix == ".json":
-            return self.path
-        return self.path.parent.parent / "finished" / f"{self.path.name}.json"
+        """The sealed file of its figures."""
+        return self.path.parent.parent / "finished" / f"{self.path.name}.json" if self.is_run else self.path
 
     @property
     def done(self) -> bool:
@@ -85,8 +89,7 @@ class Job(NamedTuple):
 
     def damage(self) -> tuple[Path, str] | None:
         """The first damaged file or folder of the job, and the reason; None if there is no damage."""
-        is_file = self.path == self.file
-        if not is_file and os.path.lexists(self.path) and (self.path.is_symlink() or not self.path.is_dir()):
+        if self.is_run and os.path.lexists(self.path) and (self.path.is_symlink() or not self.path.is_dir()):
             return self.path, "it is no folder"
         if not os.path.lexists(self.file):
             return None
@@ -120,7 +123,7 @@ class Job(NamedTuple):
         began = time.monotonic()
         figures = self.work()
         figures = figures | {_SECONDS: round(time.monotonic() - began, 1)}
-        parts = {name: content_hash(self.path / name) for name in self.parts} if self.path != self.file else {}
+        parts = {name: content_hash(self.path / name) for name in self.parts} if self.is_run else {}
         KeptFigures(job=self._name, figures=figures, parts=parts).write(self.file)
         if not self.done:
             raise RunError(f"{self.file} can't be read back: {' '.join(map(str, self.damage() or ()))}")
