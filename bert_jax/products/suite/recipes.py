@@ -156,12 +156,12 @@ class RecipeWork:
 
     def _hash_of_inputs(self, name: str) -> str:
         """Content hash of the text, vocabulary, lexicons and initial model that a recipe's settings name."""
-        from bert_jax.pretraining.vocabulary import vocabulary_files
-
         config = self._recipes[name].recipe
         assert config, f"{name} is a recipe"
         files = [place_of(file) for file in (config.objective.tags, *config.data.lexicons.values()) if file]
         if config.vocabulary.file:
+            from bert_jax.pretraining.vocabulary import vocabulary_files  # imports JAX
+
             files += vocabulary_files(place_of(config.vocabulary.file))
         text = [source_hash(source, is_text=True) for source in config.data.source]
         teacher = [model_hash(place_of(config.teacher))] if config.teacher else []

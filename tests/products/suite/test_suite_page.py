@@ -36,7 +36,8 @@ def test_without_pairs_of_models_or_settings_nothing_is_compared(stand_ins):
         "problem",
         "note",
         "note",
-    ]  # of baselines, of rows seen, and of the command that uses the best model
+        "note",
+    ]  # of baselines, of the best checkpoint, of rows seen, and of the command that uses the best model
     assert "Best settings" not in suite_page("one", summary)
 
 

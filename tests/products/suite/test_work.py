@@ -4,11 +4,14 @@ import itertools
 import json
 import operator
 import os
+import shutil
 import threading
+from unittest.mock import Mock
 
 import pytest
 from suite_cases import TASK_TEXT
 
+from bert_jax.products.suite import job, measuring
 from bert_jax.products.suite.suite_file import read_suite
 from bert_jax.products.suite.summary import Summary
 from bert_jax.products.suite.verdict_sentences import verdict_sentences
@@ -162,7 +165,7 @@ def test_every_model_is_tuned_for_every_task_with_every_setting_and_seed(stand_i
     assert len(answers) == len(stand_ins.answered) == 8  # each in a file of its own
     content = summary.content
     assert json.loads(json.dumps(content)) == json.loads(json.dumps(content, allow_nan=False))
-    assert {"suite", "runs", "table", "winners", "failed", "pretrained"} == content.keys()
+    assert {"suite", "runs", "table", "winners", "missing", "failed", "pretrained"} == content.keys()
     rows = {(row["task"], row["model"]): row for row in content["table"]}
     assert rows.keys() == set(itertools.product(("sst2", "twice", "average"), ("one", "two")))
     assert all(row["seeds"] == [0, 1] for row in content["table"])
@@ -395,8 +398,65 @@ def test_text_of_a_recipe_must_be_there_unless_its_run_has_begun(stand_ins):
     work = SuiteWork(stand_ins.suite(RECIPES), stand_ins.folder / "W", 1)
     with pytest.raises(UsageError, match="--data.source='text:some'|no file matches"):
         work.check()
-    for job in work.pretrainings():
-        job.path.mkdir(parents=True)
-        (job.path / "config.json").touch()
+    for each in work.pretrainings():
+        each.path.mkdir(parents=True)
+        (each.path / "config.json").touch()
     (stand_ins.folder / "W/suite.json").touch()
     work.check()
+
+
+def test_no_best_is_named_while_a_measurement_is_missing(stand_ins):
+    for name in ("three", "four"):
+        shutil.copytree(stand_ins.folder / "one", stand_ins.folder / name)
+    called, works = stand_ins.called, [False]
+
+    def fails_once(call):
+        if call.name == "finetune" and call.config.init.endswith("four") and call.config.seed == 1 and not works[0]:
+            raise RunError("no memory left")
+        return called(call)
+
+    stand_ins.called = fails_once
+    suite = f'models = ["one", "two", "three", "four"]\nseeds = [0, 1]\n{TASK_TEXT}'
+    summary = stand_ins.run(suite)
+    assert summary.missing == {"sst2": 1} == summary.content["missing"] and not summary.winners
+    assert any("1 measurement missing, so no best" in text for _, text in verdict_sentences(summary))
+    works[0] = True
+    assert [winner.task for winner in stand_ins.run(suite).winners] == ["sst2"]
+
+
+def test_answers_are_those_of_the_best_setting_however_long_its_training_took(stand_ins, monkeypatch):
+    """With more seeds another setting is the best, whose deleted checkpoints are trained again."""
+    monkeypatch.setattr(job, "time", Mock(monotonic=itertools.count(0.0, 1.7).__next__))
+    called = stand_ins.called
+
+    def scored(call):
+        found = called(call)
+        if call.name == "finetune":
+            low, results = call.config.optimizer.peak_learning_rate == 1e-4, call.path / "results.json"
+            score = {True: 0.9, False: 0.5}[low] if call.config.seed == 0 else {True: 0.1, False: 0.95}[low]
+            results.write_text(json.dumps(json.loads(results.read_text()) | {"score": score, "accuracy": score}))
+        return found
+
+    stand_ins.called = scored
+    suite = f"models = ['one', 'two']\n{TASK_TEXT}[grid]\n'optimizer.peak-learning-rate' = [1e-4, 3e-4]\n"
+    settings = []
+    for seeds in ((0,), (0, 1, 2)):
+        cells = stand_ins.run(suite, seeds=seeds).cells["sst2"]
+        assert all(len(cell.scores) == len(seeds) for cell in cells.values())
+        settings.append({cell.setting["optimizer.peak-learning-rate"] for cell in cells.values()})
+    assert settings == [{1e-4}, {3e-4}]
+
+
+@pytest.mark.parametrize(
+    "figures, said",
+    [({}, "has no score on held-out text"), ({"mlm_accuracy": None}, "failed: ")],
+    ids=["nothing held out", "not finite"],
+)
+def test_a_recipe_without_a_held_out_figure_stops_no_other(stand_ins, figures, said, capsys):
+    alone = stand_ins.alone
+    stand_ins.alone = lambda function, *arguments: (
+        figures if function is measuring.held_out_figures else alone(function, *arguments)
+    )
+    summary = stand_ins.run(f'source = "text:some"\n[[models]]\nconfig = "experiments/modern"\n{TASK_TEXT}')
+    assert set(summary.cells) == {"sst2"}
+    assert any(said in text for text in [*(text for _, text in verdict_sentences(summary)), capsys.readouterr().err])
