@@ -149,7 +149,10 @@ class ContrastObjective(FineTuningObjective):
             match = matches[of_first[part]][:, of_candidate] | (numbers == groups.first[part][:, None])
             excluded = match & (jnp.arange(len(numbers)) != part[:, None]) & (numbers >= 0)
             logits = jnp.where(excluded | (numbers < 0), _IMPOSSIBLE, self._cosines(first[part], candidates))
-            loss, hit = cross_entropy(logits, part)
+            loss = cross_entropy(logits, part)[0]
+            # Of equal vectors, as of a collapsed encoder, none is found.
+            own = jnp.take_along_axis(logits, part[:, None], axis=1)
+            hit = (jnp.sum(logits >= own, axis=1) == 1).astype(jnp.float32)
             if self._task.directions == "both":
                 match = matches[:, of_candidate[part]][of_first].T | (groups.first == groups.second[part][:, None])
                 left_out = match & (group != part[:, None]) | (groups.first < 0)

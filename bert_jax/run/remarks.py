@@ -86,7 +86,7 @@ def _adapted_figures(results: Results) -> str:
     if "bits_per_character" not in start or "bits_per_character" not in now:
         return ""
     before, after = start["bits_per_character"], now["bits_per_character"]
-    figures = f"{before:.3f} bits a character before the training, {after:.3f} after it, on the same text and masks"
+    figures = f"{before:.3f} bits per character before the training, {after:.3f} after it, on the same text and masks"
     if "mean_cosine" in start and "mean_cosine" in now:
         figures += f"; mean cosine of different texts {start['mean_cosine']:.3f} and {now['mean_cosine']:.3f}"
     return figures

@@ -124,6 +124,11 @@ def test_each_first_text_is_told_apart_from_all_others_that_do_not_match_it(para
     assert expected[0][1] > 1 and found["task_loss"].count == objective.counts(batch)["task_loss"] == 16
 
 
+def test_equal_vectors_find_nothing(params):
+    found = jax.jit(objective_of().measure)(jax.tree.map(jnp.zeros_like, params), batch_of(), None)
+    assert float(found["accuracy"].value) == 0
+
+
 def test_scored_pairs_are_ordered(params):
     task = TASK.replace(scored=True)
     objective, groups, batch = objective_of(scored=True), examples(scored=True), batch_of(task)

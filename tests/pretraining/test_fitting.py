@@ -183,7 +183,7 @@ def test_an_adapted_run_compares_its_end_with_its_start(adapt, tmp_path):
     results = pretrain(adapt.change(data={"held_out": 0.3}), run, source=texts, init=adapt.init)
     start = results.started_from
     assert start["bits_per_character"] > 0 and -1 <= start["mean_cosine"] <= 1
-    assert "bits a character" in remark(results)
+    assert "bits per character" in remark(results)
     worse = results.updated({"bits_per_character": start["bits_per_character"] + 1})
     assert remark(worse).startswith("The model is worse than the one that it began with")
     resumed = pretrain(adapt.change(data={"held_out": 0.3}), run, source=texts, init=adapt.init)

@@ -95,7 +95,7 @@ class SuiteTables(Settings):
     """Text of all recipes, as `--data.source` names it. None: that of their configs."""
     vocabulary: Literal["shared", "own"] = "shared"
     """The vocabulary of recipes: that of the first one, so that all predict the same held-out tokens; or each its own,
-    so that they are compared by bits a character of the same held-out documents."""
+    so that they are compared by bits per character of the same held-out documents."""
     budget: Budget | None = None
     """What each pretraining may use. None: the steps of its config."""
     units: Annotated[tuple[UnitKind, ...], Field(min_length=1)] = ("piece",)

@@ -356,7 +356,7 @@ class HeldOutText(SuiteTask):
     The score is negative, because larger scores are better.
     """
 
-    SCORE = "bits a character, negative"
+    SCORE = "bits per character, negative"
 
     def seeds(self, recipe: RunConfig | None, seeds: tuple[int, ...]) -> tuple[int, ...]:
         return seeds if recipe else ()

@@ -104,7 +104,7 @@ def test_more_rows_than_tasks_are_refused(roads):
 
 @pytest.fixture
 def with_bits(roads, monkeypatch):
-    """Pretrained stand-ins have bits a character, and began with a better model."""
+    """Pretrained stand-ins have bits per character, and began with a better model."""
     called = roads.called
 
     def call_with_bits(call):
@@ -156,7 +156,7 @@ def test_a_recipe_that_is_worse_than_its_initial_model_is_named(roads, with_bits
     work = SuiteWork(suite, roads.folder / "W", 1)
     work.run(lambda: Summary(work))
     said = [text for _, text in verdict_sentences(Summary(work))]
-    worse = "pretraining: new words, one: The model is worse than the one that it began with: 1.250 bits a character "
+    worse = "pretraining: new words, one: The model is worse than the one that it began with: 1.250 bits per character "
     assert any(text.startswith(worse) for text in said)
     assert "pretraining: new words, one: It ended after 25 of 100 steps." in said
     evaluated = {call.config.init: call.config.evaluation.every for call in roads.given if call.name == "pretrain"}
