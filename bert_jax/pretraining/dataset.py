@@ -289,7 +289,8 @@ def _prepare(config: RunConfig, run: RunDirectory, lengths: Sequence[int]) -> It
     """
     if not lengths:
         return
-    refuse_links(run.path / "data", *map(run.data, lengths))
+    folders = [*map(run.data, lengths)]
+    refuse_links(run.path / "data", *folders, *(folder / "chunks" for folder in folders))
     other_text = UsageError(
         f"{config.data.described} gives other text than {run.path} began with; put the text back, "
         "or start a new run with another --workdir"

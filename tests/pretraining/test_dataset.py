@@ -211,7 +211,16 @@ def test_a_run_on_one_document_is_evaluated_on_its_end(tiny_config, tmp_path):
 
 
 @pytest.mark.parametrize(
-    "name", ["data", "data/length-32", "tokenizer", "checkpoints", "checkpoints/00000001", "tensorboard"]
+    "name",
+    [
+        "data",
+        "data/length-32",
+        "data/length-32/chunks",
+        "tokenizer",
+        "checkpoints",
+        "checkpoints/00000001",
+        "tensorboard",
+    ],
 )
 def test_nothing_is_written_through_a_link(tiny_config, tmp_path, name):
     (tmp_path / "elsewhere").mkdir()
