@@ -2,6 +2,7 @@
 
 import contextlib
 import os
+import signal
 from collections import Counter
 from collections.abc import Iterator
 
@@ -47,6 +48,7 @@ def connect(config: HostsConfig) -> None:
     """
     here.at("waiting for the other hosts")
     jax.config.update("jax_cpu_collectives_implementation", "gloo")
+    on_sigterm = signal.getsignal(signal.SIGTERM)
     try:
         jax.distributed.initialize(
             coordinator_address=config.coordinator,
@@ -65,6 +67,8 @@ def connect(config: HostsConfig) -> None:
             f"{Setting('hosts.coordinator')}, {Setting('hosts.count')} and {Setting('hosts.index')} where they "
             "aren't found by themselves"
         ) from None
+    if jax.process_count() == 1 and on_sigterm is not None:
+        signal.signal(signal.SIGTERM, on_sigterm)  # JAX has replaced it, and tells only several processes of a signal
     if not is_first():
         keep_quiet()
 

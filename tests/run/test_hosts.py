@@ -107,6 +107,21 @@ main()
 """The command, on a disk on which the first process, which alone completes checkpoints, can complete none."""
 
 
+ONE_OF_ONE = """
+import os
+import signal
+import sys
+
+from bert_jax.config.operation import HostsConfig
+from bert_jax.run.hosts import connect
+
+signal.signal(signal.SIGTERM, lambda *_: print("noticed", flush=True))
+connect(HostsConfig(coordinator=sys.argv[1], count=1, index=0))
+os.kill(os.getpid(), signal.SIGTERM)
+"""
+"""A program that gets a signal between joining and its first step, as the only process of its run."""
+
+
 PIPES = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
 TOGETHER = {"stdout": subprocess.PIPE, "stderr": subprocess.STDOUT, "text": True}
 ENDLESS = ["--phases.0.steps", 100_000, "--checkpoints.every", 100_000, "--evaluation.every", 100_000]
@@ -338,6 +353,13 @@ def test_a_coordinator_that_nobody_is_behind_ends_the_wait(config_file, tmp_path
     assert process.returncode == 134, output
     assert "bert-jax: another host of this run was lost or didn't come" in output
     assert not (tmp_path / "run").exists()
+
+
+def test_a_signal_before_the_first_step_reaches_a_process_that_is_the_only_one():
+    """As on a TPU of one machine: JAX handles SIGTERM from the joining on, and only several processes ask it."""
+    process = program(ONE_OF_ONE, hosts()[0][1], env=os.environ, **TOGETHER)
+    output, _ = process.communicate(timeout=60)
+    assert process.returncode == 0 and "noticed" in output, output
 
 
 def no_others(**_):
