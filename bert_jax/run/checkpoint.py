@@ -129,7 +129,8 @@ class Checkpoints:
         """
         self.wait()
         wait_for_all("checkpoints finished")
-        self.failure = fails_together(self.failure)
+        elsewhere = "a checkpoint could not be written by another host of this run, which says why"
+        self.failure = fails_together(self.failure, elsewhere)
 
     def close(self) -> None:
         """Waits, then ends the writer's threads."""
