@@ -4,7 +4,7 @@ import json
 
 import jax
 
-from bert_jax.config.training import TrainingConfig
+from bert_jax.config.settings import Settings
 from bert_jax.run.hosts import fails_together, text_of_first, wait_for_all
 from bert_jax.run.recorded_config import described
 from bert_jax.system.errors import UsageError
@@ -13,7 +13,7 @@ from bert_jax.system.version import __version__
 _REMEDY = "start the same command on all hosts"
 
 
-def check_same_settings(config: TrainingConfig) -> None:
+def check_same_settings(config: Settings) -> None:
     """Raises UsageError on all hosts if one of them differs from the first in a setting or in the version. The settings
     `hosts` may differ."""
     if not jax.distributed.is_initialized() or jax.process_count() == 1:
