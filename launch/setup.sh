@@ -36,7 +36,7 @@ find_python() {
 
 # install [EXTRA]: installs the project in .venv, editable, with everything it needs.
 install() {
-  local extra="${1:-}" versions="${VERSIONS:-tested}" constraints python requirements state more kept="" of_versions=""
+  local extra="${1:-}" versions="${VERSIONS:-tested}" clear constraints python requirements state more kept="" of_versions=""
   local holding=("$extra") # the extras that include all packages of this one
   VENV="${VENV:-.venv}"
   requirements="$(cat setup.cfg launch/constraints.txt | cksum)"
@@ -63,9 +63,11 @@ install() {
     kept="$ENVIRONMENTS/$(echo "$state $("$python" -c 'import sys; print(sys.version, sys.base_prefix)')" | cksum | tr ' ' -)"
     take_kept
   fi
-  if ! [ -x "$VENV/bin/python" ]; then
+  if ! "$VENV/bin/python" -m pip --version >/dev/null 2>&1; then # missing, or its making was cut off
     echo "Making $VENV with $("$python" --version)"
-    "$python" -m venv "$VENV" || {
+    clear=""
+    [ ! -f "$VENV/pyvenv.cfg" ] || clear=--clear # only an environment is deleted
+    "$python" -m venv $clear "$VENV" || {
       echo "$python can't make a virtual environment; on Debian and Ubuntu install the package python3-venv" >&2
       return 2
     }

@@ -54,13 +54,19 @@ verdict() {
 
 # The run, from its start or from where it is, to its end. 255 if the connection or a machine is lost.
 session() {
-  local before codes
+  local before code codes
   before="$(states)" || return 255
   if [[ "$before" == *idle* ]]; then
     if [[ "$before" == *running* ]]; then
       worker all end 0 >/dev/null # what is left of a run that has lost a worker
     fi
-    prepare || return
+    code=0
+    prepare || code=$?
+    if [ "$code" != 0 ]; then
+      echo "$TPU_NAME can't be set up (exit code $code); above is why" >&2
+      [ "$STARTED_AGAIN" = 0 ] || code=255 # it could be set up before, so that a server may be out of reach
+      return "$code"
+    fi
     worker all start "$@" || return 255
   else
     echo "The run is under way on $TPU_NAME" >&2

@@ -1,6 +1,7 @@
 # Sourced by launch/tpu.sh, whose variables it reads: the TPU as a queued resource, which waits in Cloud's queue until there
 # is one, is taken away when a spot TPU is preempted, and can then only be deleted.
 seen="" # its last known state
+removing="" # 1 once its deletion was asked for
 
 need() { # NAMES...: of variables
   local name
@@ -69,9 +70,13 @@ acquire() {
         if ! spot || ! again 255; then
           give_up "is $now and won't come by itself: launch/tpu.sh delete, then start again"
         fi
-        remove
+        removing=1
+        remove || echo "$TPU_NAME can't be deleted; above is what gcloud says" >&2 # the next look tells what to do
         ;;
-      DELETING) give_up "is being deleted; start again once it is gone" ;;
+      DELETING)
+        [ "$removing" = 1 ] || give_up "is being deleted; start again once it is gone"
+        sleep "${POLL_SECONDS:-30}"
+        ;;
       UNKNOWN)
         if [ -z "$seen" ] || ! again 255; then
           give_up "can't be looked up; above is what gcloud says"

@@ -20,12 +20,15 @@ state_dir=runs/worker
 setup() {
   local found
   mkdir -p "$state_dir"
+  exec 8>>launch/setup.sh # an earlier call whose connection was lost may still be setting up
+  flock 8
   if ! { found="$(find_python 2>/dev/null)" && "$found" -c "import ensurepip" 2>/dev/null; }; then
     python3 -m pip install --quiet --disable-pip-version-check --target .uv uv
     .uv/bin/uv python install --quiet 3.12
     PYTHON="$(.uv/bin/uv python find --managed-python 3.12)"
   fi
   install tpu,gcs
+  exec 8>&-
 }
 
 running() { [ -d "$state_dir" ] && ! flock --nonblock "$state_dir/lock" true; }
@@ -42,10 +45,12 @@ start() {
   echo $! >"$state_dir/pid"
 }
 
-# The run itself, in the background. A machine that dies leaves no code.
+# The run itself, in the background. A machine that dies leaves no code. If JAX chose the platform, a run on a machine
+# whose TPU can't be used would train on its CPU.
 record() {
   local code=0
   tpu_flags
+  export JAX_PLATFORMS="${JAX_PLATFORMS:-tpu,cpu}"
   attend "${VENV:-.venv}/bin/bert-jax" pretrain "$@" || code=$?
   echo "$code" >"$state_dir/code"
 }

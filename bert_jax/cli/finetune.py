@@ -78,7 +78,8 @@ class Finetune(TrainingArguments):
 
         with on_all_hosts(self.config.hosts):
             results = finetune(self.config, self.workdir)
-        if not is_first():
+            first = is_first()  # afterwards the hosts aren't joined any more
+        if not first:
             return None
         print_task_results(results)
         print_layer_weights(results)

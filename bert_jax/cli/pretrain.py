@@ -52,7 +52,8 @@ class Pretrain(TrainingArguments):
         directory = RunDirectory(workdir)
         with on_all_hosts(config.hosts), contextlib.closing(directory):
             results = pretrain_opened(config, directory, self.opened)
-        if not is_first():
+            first = is_first()  # afterwards the hosts aren't joined any more
+        if not first:
             return
         print_results(results, len(config.phases))
         fills_masks = not config.model.one_sided

@@ -28,6 +28,7 @@ from bert_jax.model.sharding import batch_sharding, check_batch_size, local_rows
 from bert_jax.model.size import Memory, step_memory
 from bert_jax.model.task import HeadShape, pools_tokens
 from bert_jax.records.python_values import TaskRows
+from bert_jax.run.host_settings import check_same_settings
 from bert_jax.run.hosts import check_connected, first_alone
 from bert_jax.run.metrics import OnMeasured
 from bert_jax.run.python_input import check_call, write_rows
@@ -104,6 +105,7 @@ def finetune(
 
 def _fine_tuned(config: FinetuneConfig, run: RunDirectory, on_measured: OnMeasured | None) -> Results:
     keep_compiled_programs()
+    check_same_settings(config)
     with compiler_checked(config.execution):
         plan = plan_finetuning(config, run)
         with first_alone("prepare"):

@@ -3,7 +3,9 @@
 These files exist until the whole data set is finished.
 """
 
+import errno
 import itertools
+import os
 import zlib
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
@@ -20,6 +22,7 @@ from bert_jax.system.bucket import Place
 from bert_jax.system.errors import RunError, first_line
 from bert_jax.system.files import FileSum, replacing
 from bert_jax.system.json_file import read_bytes
+from bert_jax.system.safetensors_file import write_safetensors
 from bert_jax.system.sealed import Sealed
 
 SUMMARY, NUMBERS = ".json", ".safetensors"
@@ -132,7 +135,7 @@ class FinishedChunk(Sealed):
 def write_numbers(path: Place, arrays: Mapping[str, Integer[np.ndarray, " _"]]) -> None:
     """Writes named arrays atomically as a safetensors file."""
     with replacing(path) as temporary:
-        safetensors.save_file(dict(arrays), temporary)
+        write_safetensors(temporary, arrays)
 
 
 def read_numbers(content: bytes, name: str, kind: type[np.integer]) -> Integer[np.ndarray, " n"]:
@@ -148,6 +151,9 @@ def read_numbers(content: bytes, name: str, kind: type[np.integer]) -> Integer[n
 
 def damaged_set(path: Place, error: Exception | str) -> RunError:
     """The error for a file of a prepared data set that can't be used because of `error`."""
+    refused = os.strerror(errno.EACCES)
+    if isinstance(error, PermissionError) or error == refused:
+        return RunError(f"{path} can't be read ({refused}); give yourself the permission (ls -l shows who has it)")
     return RunError(
         f"{path} is damaged ({first_line(error)}); delete {path.parent} and give the same command again to prepare it "
         "anew"

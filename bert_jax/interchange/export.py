@@ -1,12 +1,10 @@
 """Writes a model in the format of Hugging Face's transformers."""
 
 import re
-import shutil
 from collections.abc import Callable
 from typing import NamedTuple
 
 import numpy as np
-from safetensors.numpy import save_file
 
 from bert_jax.config.model import ModelConfig
 from bert_jax.config.task import TaskConfig
@@ -23,6 +21,7 @@ from bert_jax.system.errors import Setting, UsageError
 from bert_jax.system.files import new_directory, write_json, write_text
 from bert_jax.system.json_file import JsonObject
 from bert_jax.system.progress import say
+from bert_jax.system.safetensors_file import write_safetensors
 from bert_jax.text.tokenizer import Tokenizer
 from bert_jax.text.vocabulary import Vocabulary
 
@@ -131,9 +130,7 @@ def write_model_directory(
             write_pooling(temporary, task, config)
         if card:
             write_text(temporary / "README.md", card(config, class_name))
-        save_file(tensors, temporary / WEIGHTS, metadata={"format": "pt"})
-        # The library creates a file that only its owner can read, so it gets the mode of the other files.
-        shutil.copymode(temporary / HUGGING_FACE_CONFIG, temporary / WEIGHTS)
+        write_safetensors(temporary / WEIGHTS, tensors, {"format": "pt"})
         if config.generator and "generator" in params:
             generator = generator_parameters(params)
             write_model_directory(temporary / GENERATOR, config.generator, generator, tokenizer, card=card)

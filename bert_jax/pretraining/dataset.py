@@ -24,7 +24,9 @@ from bert_jax.run.hosts import is_first
 from bert_jax.run.opened_models import OpenedModels
 from bert_jax.run.run_directory import RunDirectory
 from bert_jax.run.trained_model import TrainedModel
+from bert_jax.system.bucket import in_bucket
 from bert_jax.system.content import content_hash
+from bert_jax.system.copies import local_path
 from bert_jax.system.errors import RunError, Setting, UsageError
 from bert_jax.system.files import refuse_links
 from bert_jax.system.progress import say, stage
@@ -289,7 +291,8 @@ def _prepare(config: RunConfig, run: RunDirectory, lengths: Sequence[int]) -> It
     """
     if not lengths:
         return
-    refuse_links(run.path / "data", *map(run.data, lengths))
+    folders = [*map(run.data, lengths)]
+    refuse_links(run.path / "data", *folders, *(folder / "chunks" for folder in folders))
     other_text = UsageError(
         f"{config.data.described} gives other text than {run.path} began with; put the text back, "
         "or start a new run with another --workdir"
@@ -298,9 +301,12 @@ def _prepare(config: RunConfig, run: RunDirectory, lengths: Sequence[int]) -> It
     if run.under_way and others and not _is_text_of(others, config, run):
         raise other_text
     written = _written_shards(config, run, lengths) if run.under_way else {}
-    recipes = {run.data(length): _recipe(config, run, length) for length in lengths}
-    for new_data in prepare(open_text(config, run), recipes, config.preparation):
-        length = new_data.length
+    text = functools.cache(lambda: _text_of(config, run))
+    copies = {length: _unpublished(length, config, run, text) for length in lengths}
+    recipes = {run.data(length): _recipe(config, run, length) for length in lengths if not copies[length]}
+    prepared = prepare(open_text(config, run), recipes, config.preparation) if recipes else iter(())
+    for length in lengths:
+        new_data = copies[length] or next(prepared)
         has_other_text = any(other.text != new_data.text for other in others)
         if run.under_way and (has_other_text or written.get(length, new_data.shards_hash) != new_data.shards_hash):
             discard(new_data.directory)
@@ -312,6 +318,20 @@ def _prepare(config: RunConfig, run: RunDirectory, lengths: Sequence[int]) -> It
             unknown_pieces = [Fact(name="unknown", value=unknown)]
             run.keep(Reading(subject="corpus in pieces of the vocabulary", facts=unknown_pieces))
         yield new_data
+
+
+def _unpublished(length: int, config: RunConfig, run: RunDirectory, text: Callable[[], str]) -> PreparedData | None:
+    """The finished local copy of a data set in a bucket, to which an earlier process didn't upload it to the end; None
+    if there is none, or if it is damaged or of other settings or text. `text` returns the hash of the whole text."""
+    if not in_bucket(run.data(length)):
+        return None
+    try:
+        copy = PreparedData.unchecked(local_path(run.data(length)))
+    except (RunError, UsageError):  # damaged, or of another release
+        return None
+    if copy is None or is_outdated(copy, config, run, text) or copy.damaged_file():
+        return None
+    return copy
 
 
 def _written_shards(config: RunConfig, run: RunDirectory, lengths: Sequence[int]) -> dict[int, str]:

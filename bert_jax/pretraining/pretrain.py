@@ -27,6 +27,7 @@ from bert_jax.pretraining.teacher import open_teacher, teacher_parameters, with_
 from bert_jax.records.python_values import Texts
 from bert_jax.run.checkpoint_choice import best_of
 from bert_jax.run.checkpoint_manifest import complete
+from bert_jax.run.host_settings import check_same_settings
 from bert_jax.run.hosts import check_connected, first_alone
 from bert_jax.run.metrics import OnMeasured, read_metrics
 from bert_jax.run.opened_models import OpenedModels
@@ -100,6 +101,7 @@ def pretrain_opened(
 ) -> Results:
     """What `pretrain` does in a connected process, in a command that has opened some models already."""
     keep_compiled_programs()
+    check_same_settings(config)
     with compiler_checked(config.execution):
         plan = plan_pretraining(fitted(config, opened, run), run, opened, objective)
         config = plan.config

@@ -64,7 +64,8 @@ class Checkpoints:
     ):
         """Each checkpoint gets copies of the files and directories `carried`, so that it can be used by itself.
 
-        `check_owner` is called before each write, and raises RunError if another process has taken over the run.
+        `check_owner` raises RunError from the time on at which another process has taken over the run. It is called
+        before each write and deletion, since the directory is then the other process'.
         `why_foreign` returns why a checkpoint belongs to another run, or None; training doesn't continue from such a
         checkpoint.
         """
@@ -108,6 +109,7 @@ class Checkpoints:
     def add_evaluation(self, step: int, evaluation: dict[str, float]) -> None:
         """Adds measurements to the checkpoint of `step`, which was written without them."""
         self.wait()
+        self._check_owner()
         path = checkpoint_path(self._directory, step)
         if is_first() and path in complete(self._directory):
             write_evaluation(path, evaluation)
@@ -127,7 +129,8 @@ class Checkpoints:
         """
         self.wait()
         wait_for_all("checkpoints finished")
-        self.failure = fails_together(self.failure)
+        elsewhere = "a checkpoint could not be written by another host of this run, which says why"
+        self.failure = fails_together(self.failure, elsewhere)
 
     def close(self) -> None:
         """Waits, then ends the writer's threads."""
@@ -185,6 +188,7 @@ class Checkpoints:
                 check = jax.device_get(check)
                 if not check.finite:
                     raise ValueError("its numbers are not finite")
+                self._check_owner()
                 if self._is_kept(step):
                     write_text(path / KEPT, "")
                 # The checkpoint is completed before it is read back: a preemption in between leaves a checkpoint.
@@ -198,12 +202,23 @@ class Checkpoints:
         if self.failure:
             self._delete_unfinished()
         self.failure, self.newest = None, step
-        if is_first():
+        if is_first() and self._taken_over() is None:
             self._delete_old(path)
+
+    def _taken_over(self) -> RunError | None:
+        """The error that another process has taken over the run; None if none has."""
+        try:
+            self._check_owner()
+        except RunError as error:
+            return error
+        return None
 
     def _failed(self, step: int, error: Exception) -> None:
         if self.newest == step:
             self.newest = None
+        if lost := self._taken_over():
+            self.failure = str(lost)  # the next save, or the end of the training, raises it
+            return
         if is_first():
             with contextlib.suppress(Exception):  # a disk that is read-only or out of reach
                 delete_checkpoint(checkpoint_path(self._directory, step))
@@ -217,7 +232,7 @@ class Checkpoints:
         After a failure the writer's threads go on for a while and create their directories again. So this function is
         also called before and after the next save, and at the end.
         """
-        if not is_first():
+        if not is_first() or self._taken_over():
             return
         with contextlib.suppress(Exception):  # a disk or bucket out of reach
             for path in (*self._directory.glob(f"*{_UNFINISHED}"), *incomplete(self._directory)):

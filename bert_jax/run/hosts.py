@@ -2,6 +2,7 @@
 
 import contextlib
 import os
+import signal
 from collections import Counter
 from collections.abc import Iterator
 
@@ -47,6 +48,7 @@ def connect(config: HostsConfig) -> None:
     """
     here.at("waiting for the other hosts")
     jax.config.update("jax_cpu_collectives_implementation", "gloo")
+    on_sigterm = signal.getsignal(signal.SIGTERM)
     try:
         jax.distributed.initialize(
             coordinator_address=config.coordinator,
@@ -57,7 +59,7 @@ def connect(config: HostsConfig) -> None:
             initialization_timeout=config.wait_seconds,
         )
     except (RuntimeError, ValueError) as error:
-        if not config.coordinator and not in_slurm_step():
+        if not config.coordinator and not in_slurm_step() and _is_single(error):
             say("this TPU's machine is in no cluster that JAX can find, as in Colab: it works alone")
             return
         raise UsageError(
@@ -65,8 +67,17 @@ def connect(config: HostsConfig) -> None:
             f"{Setting('hosts.coordinator')}, {Setting('hosts.count')} and {Setting('hosts.index')} where they "
             "aren't found by themselves"
         ) from None
+    if jax.process_count() == 1 and on_sigterm is not None:
+        signal.signal(signal.SIGTERM, on_sigterm)  # JAX has replaced it, and tells only several processes of a signal
     if not is_first():
         keep_quiet()
+
+
+def _is_single(error: Exception) -> bool:
+    """Whether a TPU's machine for which JAX raised `error` is the only one: the environment names one machine, or none
+    and JAX found no cluster. Another error of a machine of a slice must not make it train alone."""
+    names = os.environ.get("TPU_PROCESS_ADDRESSES", os.environ.get("TPU_WORKER_HOSTNAMES", ""))
+    return "," not in names and (bool(names) or "coordinator_address" in str(error))
 
 
 def is_first() -> bool:
@@ -97,13 +108,13 @@ def first_alone(name: str) -> Iterator[None]:
     wait_for_all(f"{name} seen")
 
 
-def fails_together(failure: str | None) -> str | None:
-    """Returns `failure` on a process that has one. If any process has one, the others return a pointer to it."""
+def fails_together(failure: str | None, elsewhere: str) -> str | None:
+    """Returns `failure` on a process that has one. If any process has one, the others return `elsewhere`."""
     if jax.process_count() == 1:
         return failure
     if not multihost_utils.process_allgather(np.int32(failure is not None)).any():
         return None
-    return failure or "a checkpoint could not be written by another host of this run, which says why"
+    return failure or elsewhere
 
 
 def agreed(number: int) -> int:
@@ -114,6 +125,13 @@ def agreed(number: int) -> int:
 def of_first(values: PyTree) -> PyTree:
     """Returns the first process' `values`, a tree of numbers and arrays, on all processes."""
     return multihost_utils.broadcast_one_to_all(values) if jax.process_count() > 1 else values
+
+
+def text_of_first(text: str) -> str:
+    """Returns the first process' `text`, which isn't empty, on all processes."""
+    encoded = np.frombuffer(text.encode(), np.uint8).astype(np.int32)
+    sent = of_first(np.resize(encoded, agreed(len(encoded))))
+    return np.asarray(sent).astype(np.uint8).tobytes().decode()
 
 
 def compile_together(name: str, function: jax.stages.Wrapped, *arguments: PyTree) -> None:
@@ -128,8 +146,8 @@ def compile_together(name: str, function: jax.stages.Wrapped, *arguments: PyTree
 
 @contextlib.contextmanager
 def ending_together() -> Iterator[None]:
-    """If the block fails or is stopped on every process, they shut down together. Raises the error of the block; JAX's
-    error about a process that is gone becomes HostLost.
+    """The processes shut JAX down together after the block, also if it fails or is stopped on every process. Raises the
+    error of the block; JAX's error about a process that is gone becomes HostLost.
     """
     try:
         yield
@@ -139,8 +157,10 @@ def ending_together() -> Iterator[None]:
         raise HostLost(first_line(error), here.text) from None
     except BertJaxError:
         if jax.process_count() > 1:
-            _part()
+            _part(_PARTING_S)
         raise
+    if jax.distributed.is_initialized() and jax.process_count() > 1:
+        _part(_LONGEST_WAIT_S)  # what the first process still does, such as a report, needs no other
 
 
 def wait_for_all(name: str, seconds: int = _LONGEST_WAIT_S) -> None:
@@ -152,10 +172,10 @@ def wait_for_all(name: str, seconds: int = _LONGEST_WAIT_S) -> None:
     )
 
 
-def _part() -> None:
-    """Shuts JAX down on all processes at once, if all call this within seconds. Otherwise JAX aborts the remaining
+def _part(seconds: int) -> None:
+    """Shuts JAX down on all processes at once, if all call this within `seconds`. Otherwise JAX aborts the remaining
     processes once the first one has ended, as if a host had been lost.
     """
     with contextlib.suppress(Exception):  # only this process ends, and the others will notice
-        wait_for_all("parting", _PARTING_S)
+        wait_for_all("parting", seconds)
         jax.distributed.shutdown()

@@ -38,9 +38,16 @@ class MetricsLog:
     and with each checkpoint.
     """
 
-    def __init__(self, directory: Place, step: int, trackers: Sequence[GuardedTracker] = ()):
+    def __init__(
+        self,
+        directory: Place,
+        step: int,
+        trackers: Sequence[GuardedTracker] = (),
+        check_owner: Callable[[], None] = lambda: None,
+    ):
         """Removes the lines after `step`, from which training goes on; at step 0, which has no checkpoint, all lines.
-        The caller closes the `trackers`."""
+        The caller closes the `trackers`. If `check_owner` raises RunError, another process has taken over the run, and
+        nothing is uploaded."""
         self._trackers = trackers
         self.path = directory / "metrics.jsonl"
         kept = [line for line in _read_lines(self.path) if 0 < step >= line.values["step"]]
@@ -59,7 +66,9 @@ class MetricsLog:
         write_text(file, text)
         self._file = io.FileIO(file, "ab")  # unbuffered: the number of written bytes is known
         self._unwritten, self._failing = b"", False
-        self._publisher = Publisher(self.path, directory / "tensorboard", directory / JOURNAL_FILE)
+        self._publisher = Publisher(
+            self.path, directory / "tensorboard", directory / JOURNAL_FILE, check_owner=check_owner
+        )
 
     def last_step(self, split: str) -> int:
         """Step of the newest line of `split`; -1 if there is none."""

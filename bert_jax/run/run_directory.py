@@ -62,6 +62,8 @@ class RunDirectory:
         self._owner_file = self.path / ".owner"
         self._owner: str | None = None
         """This process as the owner of a run in a bucket; None for a run elsewhere."""
+        self._new_owner: str | None = None
+        """The process that has taken over the run from this one."""
         self._lock_file: io.BufferedWriter | None = None
 
     @classmethod
@@ -125,8 +127,9 @@ class RunDirectory:
         self.files = RunFiles(self.path)
 
     def write_results(self, results: Results) -> None:
-        """Writes results.json, on the first of several processes."""
+        """Writes results.json, on the first of several processes. Raises what `check_owner` does."""
         if is_first():
+            self.check_owner()
             self.manifest.write_json(self.results_file, results.content)
 
     def readings(self) -> list[Reading]:
@@ -184,7 +187,7 @@ class RunDirectory:
         """Closes the journal and gives up the lock, so that another process or a later call can open the run."""
         self.files = RunFiles(self.path)
         open_journal(None)
-        self._owner = None
+        self._owner = self._new_owner = None
         if self._lock_file:
             self._lock_file.close()
             self._lock_file = None
@@ -265,10 +268,11 @@ class RunDirectory:
         """Raises RunError if a later process has taken over the run, as can happen in a bucket."""
         if self._owner is None:
             return
-        owner = self._owner
+        owner = self._new_owner or self._owner
         with contextlib.suppress(Exception):  # a bucket out of reach, in any library's error: the next write reports it
             owner = self._owner_file.read_text(encoding="utf-8")
         if owner != self._owner:
+            self._new_owner = owner
             raise RunError(
                 f"{self.path} was taken over by {owner.partition(',')[0]}; this one ends; steps since its last "
                 "checkpoint are done again there"

@@ -9,11 +9,11 @@ import shutil
 import tempfile
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 from bert_jax.system.bucket import FileState, Place, download, in_bucket, in_parallel, objects, upload, upload_folder
-from bert_jax.system.errors import UsageError, disk_explained, first_line
+from bert_jax.system.errors import RunError, UsageError, disk_explained, first_line
 from bert_jax.system.files import files_below, open_lock, replacing, write_json
 from bert_jax.system.json_file import read_object
 from bert_jax.system.progress import say, warn
@@ -108,8 +108,9 @@ class Publisher:
     A failed upload prints a warning and is repeated with the next one.
     """
 
-    def __init__(self, *paths: Place):
-        self._paths = [path for path in paths if in_bucket(path)]
+    def __init__(self, *paths: Place, check_owner: Callable[[], None] = lambda: None):
+        """`check_owner` raises RunError if the files belong to another process now; then nothing is uploaded."""
+        self._paths, self._check_owner = [path for path in paths if in_bucket(path)], check_owner
         self._begun = time.monotonic()
         self._thread: threading.Thread | None = None
 
@@ -129,6 +130,10 @@ class Publisher:
 
     def _publish(self) -> None:
         for path in self._paths:
+            try:
+                self._check_owner()
+            except RunError:
+                return  # the next checkpoint raises it
             try:
                 if local_path(path).exists():
                     publish(path)

@@ -1,6 +1,7 @@
 """Progress of long stages: a bar on a terminal, plain lines elsewhere."""
 
 import contextlib
+import errno
 import math
 import os
 import sys
@@ -23,7 +24,7 @@ from rich.table import Column
 from rich.text import Text
 
 from bert_jax.system import journal
-from bert_jax.system.errors import message_line, printable, without_passwords
+from bert_jax.system.errors import FULL_DISK, message_line, printable, without_passwords
 from bert_jax.system.journal import here
 
 
@@ -68,10 +69,15 @@ PLAIN_EVERY_S = 15.0
 
 
 def say(message: str) -> None:
-    """Prints one line, above the progress bar if there is one. Passwords in URLs are left out."""
+    """Prints one line, above the progress bar if there is one. Passwords in URLs are left out. A full or broken disk
+    under the log is ignored; a closed pipe raises BrokenPipeError."""
     line = without_passwords(message_line(message))
     if console.said is None or line not in console.said:
-        console.print(line, markup=False, soft_wrap=True)
+        try:
+            console.print(line, markup=False, soft_wrap=True)
+        except OSError as error:
+            if error.errno not in (*FULL_DISK, errno.EIO):
+                raise
     if console.said is not None:
         console.said.add(line)
 

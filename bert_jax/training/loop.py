@@ -87,15 +87,16 @@ def train(
             run.checkpoints, carried, settings.keep, run.check_owner, is_kept, run.files.why_foreign
         )
         stack.enter_context(contextlib.closing(checkpoints))
-        state = _first_state(trainer, run, checkpoints, initial)
-        cadence = Cadence(settings, int(state.step), is_kept=is_kept)
-        loop = Loop(trainer, run, checkpoints, cadence, stack, int(state.step), on_measured)
-        with loop.stop, loop.watchdog:
-            for phase in phases:
-                state = loop.train(phase, state)
-                if loop.ended:
-                    break
-        _finish(checkpoints)
+        with Watchdog(trainer.config.execution.stuck_after_minutes, run.path) as watchdog:
+            state = _first_state(trainer, run, checkpoints, initial)
+            cadence = Cadence(settings, int(state.step), is_kept=is_kept)
+            loop = Loop(trainer, run, checkpoints, cadence, stack, int(state.step), watchdog, on_measured)
+            with loop.stop:
+                for phase in phases:
+                    state = loop.train(phase, state)
+                    if loop.ended:
+                        break
+            _finish(checkpoints, run)
         # Noted before the log is closed, because closing the log uploads the journal, too.
         note("finished", f"step {int(state.step):,}")
     return Trained(state, loop.evaluations)
@@ -106,7 +107,9 @@ def _first_state(
 ) -> TrainState:
     """The state of the newest good checkpoint or, if there is none, a state with the `initial` parameters."""
     config = trainer.config
+    here.at("reading the newest checkpoint")
     state = checkpoints.restore(trainer.state_shapes)
+    here.at("beginning")
     if state is None:
         if damaged := sorted(path.name for path in run.checkpoints.glob("damaged-*")):
             warn(f"{run.path} has no good checkpoint left ({', '.join(damaged)}): it begins anew")
@@ -140,6 +143,7 @@ class Loop:
         cadence: Cadence,
         stack: contextlib.ExitStack,
         step: int,
+        watchdog: Watchdog,
         on_measured: OnMeasured | None,
     ):
         """`step`: the last step done before this process. `stack` closes the files."""
@@ -147,13 +151,13 @@ class Loop:
         self._config, self._run, self._checkpoints = config, run, checkpoints
         self._on_measured = on_measured
         trackers = [stack.enter_context(tracker) for tracker in open_trackers(config, run.path, step)]
-        self._log = MetricsLog(run.path, step, trackers)
+        self._log = MetricsLog(run.path, step, trackers, run.check_owner)
         stack.enter_context(contextlib.closing(self._log))
         self._trace = stack.enter_context(StepTrace(config.profiled if is_first() else range(0), run.profile))
         self._cadence = cadence
         self._peak_flops = (peak_flops(jax.devices()[0]) or 0) * trainer.mesh.size or None
         self.stop = StopSignals(lambda: checkpoints.newest)
-        self.watchdog = Watchdog(config.execution.stuck_after_minutes, run.path)
+        self._watchdog = watchdog
         self.evaluations: dict[int, Results] = {}
         self.ended = False
         """Whether `on_measured`, or harm to the initial model, ended the training before its last step."""
@@ -211,7 +215,7 @@ class Loop:
 
     def _at(self, activity: str, step: int) -> None:
         """Reports the activity, for error messages and for the watchdog, which counts it as progress."""
-        self.watchdog.step = step
+        self._watchdog.step = step
         here.at(f"{activity} step {step:,} of {self._config.steps:,} ({self._phase.name})")
 
     def _show(self, measured: Means) -> None:
@@ -248,8 +252,7 @@ class Loop:
         self._checkpoints.save(step, state, evaluation)
         self._cadence.saved(step)
         if stopping:
-            self._at("finishing the checkpoint of", step)
-            _finish(self._checkpoints)
+            _finish(self._checkpoints, self._run)
             self.ended = self.stop.is_wanted()  # a collective call: no step may be in progress
         if self.ended:
             say(f"training ends at step {step:,} of {self._config.steps:,}")
@@ -322,10 +325,12 @@ class Loop:
             raise no_finite_gradient(skipped, step, self._phase, self._run.path, self._checkpoints.last_good(), rate)
 
 
-def _finish(checkpoints: Checkpoints) -> None:
+def _finish(checkpoints: Checkpoints, run: RunDirectory) -> None:
     """Waits for the last checkpoint. Raises RunError if it could not be written."""
+    here.at("finishing the last checkpoint")
     checkpoints.finish()
     if checkpoints.failure:
+        run.check_owner()  # says by itself why the checkpoint could not be written
         raise RunError(f"{checkpoints.failure}; give the same command again once that is mended")
 
 

@@ -1,3 +1,6 @@
+import errno
+import os
+
 import numpy as np
 import pytest
 from damages import attack
@@ -5,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from safetensors.numpy import save
 
-from bert_jax.instances.chunks import cut_chunks, read_numbers, write_numbers
+from bert_jax.instances.chunks import cut_chunks, damaged_set, read_numbers, write_numbers
 from bert_jax.system.errors import RunError
 
 DOCUMENTS = st.lists(st.lists(st.text("ab é", min_size=1, max_size=30), min_size=1, max_size=6), max_size=30)
@@ -44,6 +47,21 @@ def test_numbers_come_back(tmp_path, kind):
     for numbers in (NUMBERS.astype(kind), np.zeros(0, kind)):
         write_numbers(tmp_path / "a", {"piece_counts": numbers, "other": NUMBERS})
         assert np.array_equal(read_numbers((tmp_path / "a").read_bytes(), "piece_counts", kind), numbers)
+
+
+def test_numbers_have_the_mode_that_the_umask_gives(tmp_path):
+    before = os.umask(0o027)
+    try:
+        write_numbers(tmp_path / "a", {"piece_counts": NUMBERS})
+    finally:
+        os.umask(before)
+    assert (tmp_path / "a").stat().st_mode & 0o777 == 0o640
+
+
+def test_a_missing_permission_is_no_damage(tmp_path):
+    for error in (PermissionError(errno.EACCES, "Permission denied"), "Permission denied"):
+        assert "give yourself the permission" in str(damaged_set(tmp_path / "a", error))
+    assert "is damaged" in str(damaged_set(tmp_path / "a", "its checksum is another"))
 
 
 @pytest.mark.parametrize(

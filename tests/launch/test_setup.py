@@ -11,7 +11,10 @@ ROOT = Path(__file__).parents[2]
 PYTHON = """#!/bin/bash
 echo "$*" >>"$NOTED"
 case "$*" in
-  "-m venv "*) mkdir -p "$3/bin" && cp "$0" "$3/bin/python" ;;
+  "-m venv "*)
+    for folder; do :; done
+    mkdir -p "$folder/bin" && cp "$0" "$folder/bin/python" && touch "$folder/pyvenv.cfg" ;;
+  "-m pip --version") ;;
   "-m pip "*" --quiet "*) exit 1 ;;
   "-m pip "*)
     printf '%s\\n' "Collecting jax" "  Downloading jax-1.metadata" "  Downloading jax-1.whl (3 MB)"
@@ -41,7 +44,8 @@ def install(tmp_path):
         done = subprocess.run(shell, cwd=checkout, env=os.environ | own, check=True, capture_output=True, text=True)
         (tmp_path / "said").write_text(done.stdout)
         assert (checkout / environment / "project").read_text() == f"{checkout}\n"
-        return [line.split()[1] for line in noted.read_text().splitlines() if line.startswith("-m")]
+        lines = [line for line in noted.read_text().splitlines() if line != "-m pip --version"]
+        return [line.split()[1] for line in lines if line.startswith("-m")]
 
     return installed
 
@@ -69,6 +73,18 @@ def test_an_environment_is_of_the_requirements_that_were_installed_last(install)
 def test_an_environment_may_lie_in_a_folder_that_a_checkout_lacks(install, tmp_path):
     assert install("one", environment="build/quick") == ["venv", "pip"]
     assert install("two", environment="build/quick") == ["pip"]
+
+
+@pytest.mark.parametrize("known", [True, False])
+def test_an_environment_whose_making_was_cut_off_is_made_anew(install, tmp_path, known):
+    """And cleared, if it is known to be one: a folder of that name may hold other things."""
+    install("one")
+    (tmp_path / "one/.venv/installed").unlink()
+    (tmp_path / "one/.venv/bin/python").write_text("#!/bin/bash\nexit 1\n")
+    if not known:
+        (tmp_path / "one/.venv/pyvenv.cfg").unlink()
+    assert install("one") == ["venv", "pip"]
+    assert ("-m venv --clear .venv" in (tmp_path / "noted").read_text()) == known
 
 
 def test_setup_says_what_is_installed_and_passes_on_what_pip_downloads(install, tmp_path):

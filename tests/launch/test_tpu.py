@@ -1,3 +1,4 @@
+import fcntl
 import time
 
 import pytest
@@ -51,6 +52,7 @@ def test_creates_sets_up_runs_and_prints_the_first_workers_log(cloud):
     for worker in ("worker0", "worker1"):
         (run,) = cloud.lines(f"{worker}/runs")
         assert run.startswith(f"{RUN} LIBTPU_INIT_ARGS=--xla_enable_async_all_reduce=true ")
+        assert " JAX_PLATFORMS=tpu,cpu " in run  # a TPU that can't be used is an error
     assert "step 1 of worker0" in said
     assert "step 1 of worker1" not in said
     assert said.count("bert is WAITING_FOR_RESOURCES") == 1
@@ -105,6 +107,8 @@ WORLDS = {
     "a checkpoint and a kill": ({"worker0/codes": [143, 134], "worker1/codes": [143, 137]}, "", 0, 1, 3),
     "a failure": ({"worker1/codes": [1]}, "", 1, 1, 1),
     "wrong use": ({"worker1/codes": [2]}, "", 2, 1, 1),
+    "a set-up that fails after a restart": ({"breaks": ["follow 255 ABSENT", "setup 1"]}, "1", 0, 2, 1),
+    "a set-up that fails at the start": ({"breaks": ["setup 1"]}, "", 1, 1, 0),
     "a run that fails as its machine goes": ({"coming": ["ACTIVE", "SUSPENDED"], "worker0/codes": [1]}, "1", 0, 2, 1),
     **{
         f"a machine that is lost at {step}": ({"breaks": [f"{step} 1 SUSPENDED"]}, "1", 0, 2, 1)
@@ -132,6 +136,33 @@ def test_a_lost_machine_is_replaced(cloud, state):
     assert len(called(cloud, "create")) == 2
     assert [call.split()[-2:] for call in called(cloud, "delete")] == [["bert", "--force"]] * (state == "SUSPENDED")
     assert len(cloud.lines("worker0/runs")) == 1  # the disk of the first went with it
+
+
+@pytest.mark.parametrize("state", ["SUSPENDED", "DELETING"])
+def test_a_deletion_that_fails_is_tried_again(cloud, state):
+    cloud.set("breaks", "follow 255 SUSPENDED")
+    cloud.set("delete_refusals", state)
+    if state == "DELETING":
+        with cloud.start("tpu.sh", "config.py", "--workdir", "gs://bucket/run", SPOT="1") as launched:
+            until(lambda: cloud.lines("states") == ["DELETING"])
+            (cloud.world / "states").unlink()  # gcloud has given up waiting, and the deletion has gone on
+            said = launched.communicate(timeout=60)[0]
+        assert launched.returncode == 0, said
+    else:
+        said = launch(cloud, SPOT="1")
+    assert "bert can't be deleted; above is what gcloud says" in said
+    assert len(called(cloud, "delete")) == (1 if state == "DELETING" else 2) and len(called(cloud, "create")) == 2
+
+
+def test_setting_up_waits_for_an_earlier_call_that_still_does(cloud):
+    with open(cloud.project / "launch/setup.sh", "a") as setting_up:
+        fcntl.flock(setting_up, fcntl.LOCK_EX)
+        with cloud.start("tpu_worker.sh", "setup") as worker:
+            time.sleep(0.5)
+            assert not called(cloud, "pip install")
+            fcntl.flock(setting_up, fcntl.LOCK_UN)
+            said = worker.communicate(timeout=60)[0]
+    assert worker.returncode == 0 and called(cloud, "pip install"), said
 
 
 def test_a_broken_connection_leaves_the_run_alone(cloud):

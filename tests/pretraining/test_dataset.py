@@ -202,6 +202,29 @@ def test_a_run_that_lost_its_manifest_goes_on_with_its_data_and_takes_no_others(
         prepare_lengths(config, run)
 
 
+def test_an_upload_that_was_cut_off_is_done_again_and_nothing_is_prepared_anew(
+    tiny_config, bucket, bucket_server, tmp_path, monkeypatch
+):
+    path = tmp_path / "corpus.txt"
+    path.write_bytes(TEXT)
+    config = tiny_config.replace(data=tiny_config.data.replace(source=f"text:{path}"))
+    run = RunDirectory(bucket)
+    make_tokenizer(config, run)
+    prepared = []
+    monkeypatch.setattr(dataset, "prepare", lambda *given: prepared.append(1) or prepare(*given))
+    for _ in range(2):  # the second process is cut off, too
+        with monkeypatch.context() as cut_off:
+            cut_off.setattr(dataset, "publish_prepared", lambda directory: 1 / 0)
+            with pytest.raises(ZeroDivisionError):
+                prepare_lengths(config, run)
+    assert len(prepared) == 1 and not PreparedData.open(run.data(32))
+    data = prepare_lengths(config, run)[32]
+    assert len(prepared) == 1 and data.shards == PreparedData.open(run.data(32)).shards and not data.damaged_file()
+    discard(run.data(32))
+    path.write_bytes(EDITED)  # the copy is of other text
+    assert prepare_lengths(config, run)[32].shards != data.shards and len(prepared) == 2
+
+
 def test_a_run_on_one_document_is_evaluated_on_its_end(tiny_config, tmp_path):
     (tmp_path / "one.txt").write_text(stories(60).replace("\n\n", "\n"))
     data = tiny_config.data.replace(source=f"text:{tmp_path / 'one.txt'}", held_out=0.01)
@@ -211,7 +234,16 @@ def test_a_run_on_one_document_is_evaluated_on_its_end(tiny_config, tmp_path):
 
 
 @pytest.mark.parametrize(
-    "name", ["data", "data/length-32", "tokenizer", "checkpoints", "checkpoints/00000001", "tensorboard"]
+    "name",
+    [
+        "data",
+        "data/length-32",
+        "data/length-32/chunks",
+        "tokenizer",
+        "checkpoints",
+        "checkpoints/00000001",
+        "tensorboard",
+    ],
 )
 def test_nothing_is_written_through_a_link(tiny_config, tmp_path, name):
     (tmp_path / "elsewhere").mkdir()

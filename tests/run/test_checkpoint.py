@@ -1,6 +1,7 @@
 import contextlib
 import json
 import os
+import threading
 
 import jax
 import jax.numpy as jnp
@@ -106,6 +107,39 @@ def test_a_save_that_succeeds_makes_up_for_one_that_failed_on_every_host(checkpo
     assert "checkpoint 20 could not be written" in checkpoints.failure
     save(checkpoints, 30)
     assert checkpoints.failure is None
+
+
+@pytest.mark.parametrize("what", ["a write that succeeds", "a write that fails"])
+def test_a_process_that_lost_its_run_completes_and_deletes_nothing_more(tmp_path, carried, capsys, monkeypatch, what):
+    """The process that took the run over writes in the same directory, which is in a bucket."""
+    lost = []
+
+    def check_owner():
+        if lost:
+            raise RunError("the run was taken over by another process")
+
+    made = Checkpoints(tmp_path / "checkpoints", carried, keep=2, check_owner=check_owner)
+    save(made, 10, 20)
+    finished = made._checkpointer.wait_until_finished
+
+    def lose_the_run():
+        finished()
+        if threading.current_thread() is threading.main_thread():  # the writer waits for the save before it, too
+            return
+        lost.append(True)
+        (tmp_path / "checkpoints" / "00000040.orbax-checkpoint-tmp").mkdir()
+        if what == "a write that fails":
+            raise OSError("lost contact")
+
+    monkeypatch.setattr(made._checkpointer, "wait_until_finished", lose_the_run)
+    save(made, 30)
+    made.close()
+    assert steps_in(tmp_path) == [10, 20] and made.newest == 20
+    names = sorted(path.name for path in (tmp_path / "checkpoints").iterdir())
+    assert names == ["00000010", "00000020", "00000030", "00000040.orbax-checkpoint-tmp"]
+    assert (
+        "was taken over by another process" in made.failure and "the next one is tried" not in capsys.readouterr().err
+    )
 
 
 @pytest.mark.parametrize("content", ["{", "[]", '{"step": 10}'])

@@ -107,6 +107,41 @@ main()
 """The command, on a disk on which the first process, which alone completes checkpoints, can complete none."""
 
 
+ONE_OF_ONE = """
+import os
+import signal
+import sys
+
+from bert_jax.config.operation import HostsConfig
+from bert_jax.run.hosts import connect
+
+signal.signal(signal.SIGTERM, lambda *_: print("noticed", flush=True))
+connect(HostsConfig(coordinator=sys.argv[1], count=1, index=0))
+os.kill(os.getpid(), signal.SIGTERM)
+"""
+"""A program that gets a signal between joining and its first step, as the only process of its run."""
+
+
+PARTING = """
+import os
+import sys
+import time
+
+from bert_jax.cli.supervision import on_all_hosts
+from bert_jax.config.operation import HostsConfig
+from bert_jax.run.hosts import is_first
+
+coordinator, index, seconds = sys.argv[1:]
+with on_all_hosts(HostsConfig(coordinator=coordinator, count=2, index=int(index))):
+    first = is_first()
+if first:
+    time.sleep(float(seconds))
+print("first" if first else "other", flush=True)
+os._exit(0)
+"""
+"""A program whose first process goes on alone for some seconds after the work of all."""
+
+
 PIPES = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
 TOGETHER = {"stdout": subprocess.PIPE, "stderr": subprocess.STDOUT, "text": True}
 ENDLESS = ["--phases.0.steps", 100_000, "--checkpoints.every", 100_000, "--evaluation.every", 100_000]
@@ -220,6 +255,31 @@ def test_what_ends_all_hosts_is_no_loss_of_one(config_file, run):
     ]
     outputs = [process.communicate(timeout=120)[0] for process in processes]
     assert [process.returncode for process in processes] == [1, 1], outputs
+
+
+@pytest.mark.long
+def test_a_first_host_that_still_writes_its_report_needs_no_others():
+    coordinator = hosts()[0][1]
+    environment = os.environ | ALONE | {"BERT_JAX_HEARTBEAT_SECONDS": "2"}
+    line = [program(PARTING, coordinator, index, 10, env=environment, **TOGETHER) for index in range(2)]
+    outputs = [process.communicate(timeout=120)[0] for process in line]
+    assert [process.returncode for process in line] == [0, 0], outputs
+    assert [output.split()[-1] for output in outputs] == ["first", "other"]
+
+
+@pytest.mark.long
+def test_hosts_with_other_settings_than_the_first_end_all(config_file, run):
+    """Before anything is written."""
+    line = ["pretrain", config_file, "--workdir", run]
+    others = [[], ["--optimizer.peak-learning-rate", "0.02", "--checkpoints.every", "5"]]
+    environment = {**TWO_DEVICES, **ALONE}
+    processes = [command(*line, *flags, *other, **environment) for flags, other in zip(hosts(), others)]
+    outputs = [process.communicate(timeout=200)[0].replace("\n", " ") for process in processes]
+    assert [process.returncode for process in processes] == [2, 2], outputs
+    assert "another host of this run has other settings than this one" in outputs[0]
+    assert "--optimizer.peak-learning-rate is 0.002 there and 0.02 now" in outputs[1]
+    assert "--checkpoints.every is 4 there and 5 now" in outputs[1] and "--hosts" not in outputs[1]
+    assert not (run / "config.json").exists()
 
 
 @pytest.mark.parametrize("what", ["checkpoint", "start"])
@@ -340,6 +400,13 @@ def test_a_coordinator_that_nobody_is_behind_ends_the_wait(config_file, tmp_path
     assert not (tmp_path / "run").exists()
 
 
+def test_a_signal_before_the_first_step_reaches_a_process_that_is_the_only_one():
+    """As on a TPU of one machine: JAX handles SIGTERM from the joining on, and only several processes ask it."""
+    process = program(ONE_OF_ONE, hosts()[0][1], env=os.environ, **TOGETHER)
+    output, _ = process.communicate(timeout=60)
+    assert process.returncode == 0 and "noticed" in output, output
+
+
 def no_others(**_):
     raise ValueError("coordinator_address should be defined.")
 
@@ -359,3 +426,28 @@ def test_alone_slurm_and_tpus_are_told_apart(monkeypatch):
     monkeypatch.setattr(machine, "has_tpu", lambda: True)
     assert may_be_one_of_several(None)
     connect(HostsConfig())  # a TPU without a cluster works alone
+
+
+@pytest.mark.parametrize(
+    "names, message, is_alone",
+    [
+        (None, "Getting metadata['agent-worker-number'] failed for 6 tries", False),
+        ("10.0.0.1,10.0.0.2", "coordinator_address should be defined.", False),
+        ("localhost", "Failed to recognize coordinator address localhost", True),
+    ],
+)
+def test_a_machine_of_a_slice_never_trains_alone(monkeypatch, names, message, is_alone):
+    def fail(**_):
+        raise RuntimeError(message)
+
+    monkeypatch.delenv("SLURM_STEP_NUM_TASKS", raising=False)
+    monkeypatch.delenv("TPU_PROCESS_ADDRESSES", raising=False)
+    monkeypatch.delenv("TPU_WORKER_HOSTNAMES", raising=False)
+    if names:
+        monkeypatch.setenv("TPU_WORKER_HOSTNAMES", names)
+    monkeypatch.setattr(hosts_module.jax.distributed, "initialize", fail)
+    if is_alone:
+        connect(HostsConfig())
+    else:
+        with pytest.raises(UsageError, match="the hosts of this run can't be joined"):
+            connect(HostsConfig())

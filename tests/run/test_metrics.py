@@ -2,6 +2,8 @@ import json
 
 from bert_jax.run import metrics
 from bert_jax.run.metrics import MetricsLog, read_metrics
+from bert_jax.system.bucket import object_name, place_of
+from bert_jax.system.errors import RunError
 
 
 def test_lines_are_json_and_only_json(tmp_path):
@@ -27,6 +29,25 @@ def test_going_on_cuts_back_to_the_restored_step(tmp_path):
     assert log.last_step("train") == 30
     lines = map(json.loads, (tmp_path / "metrics.jsonl").read_text().splitlines())
     assert [(line["step"], line["loss"]) for line in lines] == [(10, 10), (20, 20), (30, 3)]
+
+
+def test_a_process_that_lost_its_run_uploads_nothing_more(bucket, bucket_server, monkeypatch):
+    monkeypatch.setattr("bert_jax.system.copies.PUBLISH_EVERY_S", 0.0)
+    lost = []
+
+    def check_owner():
+        if lost:
+            raise RunError("the run was taken over by another process")
+
+    log = MetricsLog(place_of(bucket), 0, check_owner=check_owner)
+    log.write(1, "train", {"loss": 2.0})
+    log.publish()
+    lost.append(True)
+    bucket_server.put(object_name(log.path), b"of the new owner")
+    log.write(2, "train", {"loss": 1.0})
+    log.publish()
+    log.close()
+    assert log.path.read_text() == "of the new owner"
 
 
 def test_a_full_disk_is_said_once_and_what_it_did_not_take_is_written_later(tmp_path, capsys):

@@ -8,6 +8,7 @@ import pytest
 from bert_jax.config.model import ModelConfig
 from bert_jax.config.run import RunConfig
 from bert_jax.run.recorded_config import differences
+from bert_jax.run.results import Results
 from bert_jax.run.run_directory import RunDirectory
 from bert_jax.run.run_files import RunFiles
 from bert_jax.system.errors import RunError, UsageError
@@ -59,6 +60,20 @@ def test_a_run_in_a_bucket_that_is_opened_again_belongs_to_who_opened_it_last(bu
         run.open(RunConfig())
         run.check_owner()
         run.close()
+
+
+def test_a_lost_run_stays_lost_and_its_results_are_those_of_the_new_owner(bucket, bucket_server):
+    """Also while the bucket doesn't answer, which otherwise ends no run."""
+    first, second = (RunDirectory(f"{bucket}/run") for _ in range(2))
+    for run in (first, second):
+        run.open(RunConfig())
+    with pytest.raises(RunError, match=r"taken over by process \d+ on .*; this one ends"):
+        first.write_results(Results())
+    del bucket_server.objects[f"{bucket}/run/.owner".removeprefix("gs://")]
+    with pytest.raises(RunError, match="taken over by process"):
+        first.check_owner()
+    second.check_owner()
+    assert not first.results_file.exists()
 
 
 def test_two_processes_do_not_work_on_one_run(tmp_path):

@@ -1,4 +1,6 @@
+import contextlib
 import io
+import os
 import time
 
 import pytest
@@ -167,6 +169,23 @@ def test_on_a_narrow_terminal_only_the_note_is_cut(monkeypatch):
         stage.advance(500, note="loss 5.832, accuracy: MLM 0.040, rate 1.60e-03, 27 sequences/s")
     assert "Training" in written.getvalue() and "8,500/16,000 steps" in written.getvalue()
     assert "…" in written.getvalue() and "27 sequences/s" not in written.getvalue()
+
+
+def test_a_full_disk_under_the_log_ends_no_training_and_a_closed_pipe_does(monkeypatch):
+    with open("/dev/full", "w") as full:
+        monkeypatch.setattr(progress.console, "file", full)
+        progress.warn("of a fault")
+        with contextlib.suppress(OSError):
+            full.close()
+    reader, writer = os.pipe()
+    os.close(reader)
+    with open(writer, "w") as closed:
+        monkeypatch.setattr(progress.console, "file", closed)
+        with pytest.raises(BrokenPipeError):
+            progress.say("to nobody")
+        with contextlib.suppress(OSError):
+            closed.close()
+    progress.console._buffer.clear()
 
 
 def test_lines_are_printed_once_without_repeats_and_not_at_all_quietly(capsys):
