@@ -32,6 +32,7 @@ cut_off() {
     137) echo "killed" ;;
     134) echo "another host lost" ;;
     124) echo "stuck" ;;
+    75) echo "bucket out of reach" ;;
     255) echo "machine out of reach" ;;
     *) return 1 ;;
   esac

@@ -3,7 +3,7 @@
 #   launch/gpu.sh CONFIG --workdir RUN [ARGS...]
 #   sbatch --nodes 2 --gpus-per-node 8 launch/gpu.sh CONFIG --workdir RUN [ARGS...]
 # or the first within salloc or srun. Under Slurm, all nodes must see RUN and the project's directory, from which the job
-# is submitted. Sets up .venv with the extra cuda. A run that is cut off (exit code 124, 134, 137, 143 or 255) is started
+# is submitted. Sets up .venv with the extra cuda. A run that is cut off (exit code 75, 124, 134, 137, 143 or 255) is started
 # again; a batch job is queued again. Any other exit code is passed on.
 # Variables: RESTARTS and RETRY_SECONDS of launch/again.sh, PYTHON and VENV of launch/setup.sh, XLA_FLAGS.
 #SBATCH --ntasks-per-node=1

@@ -109,6 +109,7 @@ def _overview() -> str:
 def _failed(error: BaseException, name: str, words: list[str]) -> int:
     """Prints in one line why a command failed, and returns its exit code. Raises errors that only a bug can cause."""
     # Imported here because rich and pydantic load slowly: `bert-jax` alone and --version don't need them.
+    from bert_jax.system.bucket import bucket_failure
     from bert_jax.system.progress import complain, say
 
     ours = isinstance(error, BertJaxError)
@@ -119,7 +120,7 @@ def _failed(error: BaseException, name: str, words: list[str]) -> int:
         say(f"bert-jax: interrupted; give the same command again {again}")
         return 143
     if not isinstance(error, (BertJaxError, BrokenPipeError)):
-        error = disk_failure(error) or environment_fault(error) or error
+        error = disk_failure(error) or environment_fault(error) or bucket_failure(error) or error
     if not isinstance(error, BertJaxError):
         raise error
     complain(f"{error}{_lacking(name, str(error))}" if name in COMMANDS else str(error))

@@ -17,7 +17,7 @@ import fsspec
 from etils import epath
 from fsspec.spec import AbstractBufferedFile, AbstractFileSystem
 
-from bert_jax.system.errors import RunError, UsageError, command_line, first_line, install_extra, quoted
+from bert_jax.system.errors import BertJaxError, RunError, UsageError, command_line, first_line, install_extra, quoted
 
 # All gs:// paths use fsspec, because epath would use TensorFlow if that is installed.
 os.environ.setdefault("EPATH_USE_TF", "false")
@@ -66,6 +66,17 @@ _SERVICES = {
 }
 """The services by the scheme of their URLs."""
 _OTHER_NAMES = {"abfs": "az", "s3a": "s3"}
+
+
+class BucketUnreachable(RunError):
+    """A bucket doesn't answer, or with an error that may pass. Exit code 75, EX_TEMPFAIL: launchers restart runs."""
+
+    exit_code = 75
+
+
+_LATER = "give the same command again later"
+_LIBRARIES = {"gcsfs", "s3fs", "adlfs", "aiohttp", "aiobotocore", "botocore", "azure", "requests", "urllib3", "google"}
+"""The libraries by which services are reached; many of their errors are of no class that Python has."""
 
 
 class FileState(NamedTuple):
@@ -296,7 +307,29 @@ def _check_answers(scheme: str, bucket: str) -> None:
     except UsageError:
         raise
     except Exception as error:  # gcsfs, s3fs, adlfs and the libraries below them raise many classes of errors
+        if not _is_refusal(error):
+            raise BucketUnreachable(f"{scheme}://{bucket} can't be read now ({first_line(error)}); {_LATER}") from None
         raise UsageError(
             f"{scheme}://{bucket} can't be read ({first_line(error)}); check its name, and that you may use it: "
             f"{_SERVICES[scheme].login}"
         ) from None
+
+
+def _is_refusal(error: BaseException) -> bool:
+    """Whether a service refuses a request for good: there is no such bucket, or the user may not use it."""
+    response = getattr(error, "response", None)
+    about = response.get("ResponseMetadata", {}) if isinstance(response, dict) else {}  # botocore's
+    codes = (getattr(error, name, None) for name in ("code", "status", "status_code"))
+    if {*map(str, codes), str(about.get("HTTPStatusCode"))} & {"401", "403", "404"}:
+        return True
+    is_forbidden = str(error).startswith("Forbidden") or "Credentials" in type(error).__name__  # gcsfs' error for 403
+    return is_forbidden or isinstance(error, FileNotFoundError | PermissionError | ValueError)
+
+
+def bucket_failure(error: BaseException) -> BertJaxError | None:
+    """The error of a library by which buckets are reached, as a line; None for any other error."""
+    if type(error).__module__.partition(".")[0] not in _LIBRARIES:
+        return None
+    if _is_refusal(error):
+        return UsageError(f"a bucket refuses a request ({first_line(error)}); check its name, and that you may use it")
+    return BucketUnreachable(f"a bucket can't be reached ({first_line(error)}); {_LATER}")

@@ -105,6 +105,7 @@ def test_a_creation_that_fails_is_tried_again_after_a_preemption_alone(cloud):
 WORLDS = {
     "a machine that is there": ({"states": ["ACTIVE"]}, "", 0, 0, 1),
     "a checkpoint and a kill": ({"worker0/codes": [143, 134], "worker1/codes": [143, 137]}, "", 0, 1, 3),
+    "a bucket out of reach": ({"worker0/codes": [75], "worker1/codes": [75]}, "", 0, 1, 2),
     "a failure": ({"worker1/codes": [1]}, "", 1, 1, 1),
     "wrong use": ({"worker1/codes": [2]}, "", 2, 1, 1),
     "a set-up that fails after a restart": ({"breaks": ["follow 255 ABSENT", "setup 1"]}, "1", 0, 2, 1),

@@ -5,6 +5,7 @@ import sys
 
 import pytest
 
+from bert_jax.cli import main, verify
 from bert_jax.system import bucket
 from bert_jax.system.bucket import place_of
 from bert_jax.system.copies import fetched
@@ -66,8 +67,34 @@ def test_a_bucket_that_does_not_answer_is_one_line(s3_server, monkeypatch):
     monkeypatch.setattr(s3_server, "objects", None)  # every answer fails
     sleep = asyncio.sleep
     monkeypatch.setattr("asyncio.sleep", lambda seconds: sleep(0))  # before the library tries again
-    with pytest.raises(UsageError, match="^s3://silent can't be read .*check its name"):
+    with pytest.raises(bucket.BucketUnreachable, match="^s3://silent can't be read now .*the same command again"):
         place_of("s3://silent/x")
+
+
+@pytest.mark.parametrize(
+    "status, kind",
+    [("404", UsageError), ("403", UsageError), ("401", UsageError), ("400", bucket.BucketUnreachable)],
+)
+def test_a_refusal_is_wrong_use_and_other_answers_may_pass(bucket_server, status, kind, monkeypatch):
+    sleep = asyncio.sleep
+    monkeypatch.setattr("asyncio.sleep", lambda seconds: sleep(0))  # before the library tries again
+    bucket_server.fail("GET /storage/v1/b/refusing/o", status, 8)
+    try:
+        with pytest.raises(kind, match="^gs://refusing can't be read"):
+            place_of("gs://refusing/x")
+    finally:
+        bucket_server.faults.clear()
+
+
+def test_an_error_of_a_buckets_library_is_one_line(bucket_server, monkeypatch, capsys):
+    from gcsfs.retry import HttpError
+
+    def fail(*_):
+        raise HttpError({"code": 503, "message": "Backend Error"})
+
+    monkeypatch.setattr(verify.Verify, "execute", fail)
+    assert main.run(["verify", "anywhere"]) == 75
+    assert capsys.readouterr().err.startswith("bert-jax: a bucket can't be reached (Backend Error, 503); give the same")
 
 
 def test_files_in_a_bucket_are_found_and_read(folder, objects, content):

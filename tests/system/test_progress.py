@@ -173,14 +173,14 @@ def test_on_a_narrow_terminal_only_the_note_is_cut(monkeypatch):
 
 def test_a_full_disk_under_the_log_ends_no_training_and_a_closed_pipe_does(monkeypatch):
     with open("/dev/full", "w") as full:
-        monkeypatch.setattr(progress.console, "file", full)
+        monkeypatch.setattr(progress.console, "_file", full)
         progress.warn("of a fault")
         with contextlib.suppress(OSError):
             full.close()
     reader, writer = os.pipe()
     os.close(reader)
     with open(writer, "w") as closed:
-        monkeypatch.setattr(progress.console, "file", closed)
+        monkeypatch.setattr(progress.console, "_file", closed)
         with pytest.raises(BrokenPipeError):
             progress.say("to nobody")
         with contextlib.suppress(OSError):
