@@ -72,7 +72,7 @@ class Arguments(Settings):
     """Other forms of the command, by the flags that ask for them: {"--extend": Extend}."""
 
     _run_of_config: Place | None = PrivateAttr(None)
-    _opened: OpenedModels = PrivateAttr(default_factory=OpenedModels)
+    _opened: OpenedModels | None = PrivateAttr(None)
 
     def execute(self) -> None:
         """Does what the command is for. Raises errors of bert_jax.system.errors."""
@@ -86,6 +86,7 @@ class Arguments(Settings):
     @property
     def opened(self) -> OpenedModels:
         """The models that the command opens, also to read CONFIG."""
+        self._opened = self._opened or OpenedModels()
         return self._opened
 
     @classmethod
@@ -145,10 +146,12 @@ class Arguments(Settings):
         """Parses a command line. Raises UsageError for a wrong one, and SystemExit after printing help."""
         defaults, rest, help_flags = cls.defaults(), words, set(HELP_FLAGS) & set(words)
         config: AnyConfig | None = None
-        run, opened = None, OpenedModels()
+        run, opened = None, None
         if defaults and words and not words[0].startswith("-"):
             kinds, rest = cls.config_kinds(), words[1:]
-            run, config = run_given_as_config(words[0], *kinds), load_config(words[0], *kinds, opened=opened)
+            if run := run_given_as_config(words[0], *kinds):
+                opened = OpenedModels()
+            config = load_config(words[0], *kinds, opened=opened)
         if help_flags:
             print(cls.help(config, everything="--help-all" in help_flags), end="")
             raise SystemExit(0)
