@@ -48,6 +48,8 @@ from bert_jax.text.extension import check_extension
 from bert_jax.text.tokenizer import Tokenizer
 from bert_jax.training.step import purpose_key
 
+_NEVER = -100.0
+"""Bias of the rows of a table that have no piece."""
 _READ_FROM_PAIRS = ("bert/pooler", "next_sentence")
 """Parts that are trained on pairs of segments."""
 _MAY_DIFFER = {
@@ -255,7 +257,9 @@ def _near_identity(embeddings: Parameters, model: ModelConfig, counts: Int[np.nd
             case "table":
                 return table * scale if model.head == "product" else table
             case "bias":
-                return jnp.pad(jnp.asarray(shares, shape.dtype), (0, shape.shape[0] - len(shares)))
+                # Rows without a piece aren't predicted here and so never trained, but transformers predicts them.
+                absent = (0, shape.shape[0] - len(shares))
+                return jnp.pad(jnp.asarray(shares, shape.dtype), absent, constant_values=_NEVER)
         return jnp.zeros(shape.shape, shape.dtype)
 
     return jax.tree_util.tree_map_with_path(values, parameter_shapes(model)["masked_lm"])

@@ -16,6 +16,7 @@ from bert_jax.config.model import ModelConfig
 from bert_jax.config.run import RunConfig
 from bert_jax.config.settings import SettingsError
 from bert_jax.config.training import Phase
+from bert_jax.inference.bert import load
 from bert_jax.model.sharding import MESH_AXES
 from bert_jax.pretraining import fitting
 from bert_jax.pretraining import pretrain as pretraining
@@ -85,6 +86,10 @@ def test_an_encoder_without_a_head_gets_one_near_the_identity(adapt, vectors_run
     assert "begins near the identity" in " ".join(capsys.readouterr().err.split())
     entropy = results.baseline["mlm_loss"]
     assert abs(results.started_from["mlm_loss"] - entropy) < 1.5  # its bias has the pieces' frequencies
+    began = load(tmp_path / "run")
+    bias = np.asarray(began.params["masked_lm"]["bias"])
+    pieces = len(began.tokenizer.vocabulary)
+    assert len(bias) > pieces and bias[pieces:].max() < -50  # transformers would predict rows without a piece
 
 
 def test_layers_of_a_model_give_an_adapted_one_its_depth(adapt, tiny_config):
