@@ -66,7 +66,11 @@ install() {
   if ! "$VENV/bin/python" -m pip --version >/dev/null 2>&1; then # missing, or its making was cut off
     echo "Making $VENV with $("$python" --version)"
     clear=""
-    [ ! -f "$VENV/pyvenv.cfg" ] || clear=--clear # only an environment is deleted
+    if compgen -G "$VENV/lib/python*/site-packages/*.dist-info" | grep -qv "/pip-"; then
+      echo "$VENV has packages and no pip that works: install pip there, delete $VENV, or set VENV to another folder" >&2
+      return 2
+    fi
+    [ ! -f "$VENV/pyvenv.cfg" ] || clear=--clear # only an environment that holds nothing is deleted
     "$python" -m venv $clear "$VENV" || {
       echo "$python can't make a virtual environment; on Debian and Ubuntu install the package python3-venv" >&2
       return 2

@@ -19,6 +19,8 @@ _TALKATIVE = "absl", "asyncio"
 """Loggers that get a traceback for each failed write, from Orbax and from tasks that it leaves running."""
 _OF_INPUT = re.compile(r"(?<![^\s(])--((?:data|task)\.[a-z][a-z.-]*[a-z])")
 """Matches a flag --data.NAME or --task.NAME in a message."""
+_OF_OTHERS = re.compile(r"did you mean --\S+|bert-jax [a-z]+ .*|--\S+(?: or --\S+)* of [a-z]+")
+"""Matches what a message says of flags that aren't meant for the command: a misspelled one, or those of another."""
 _LATE = "Event loop is closed"
 """Error of a tensorstore thread that finishes a write after Orbax has given up the checkpoint."""
 
@@ -123,15 +125,18 @@ def _failed(error: BaseException, name: str, words: list[str]) -> int:
         error = disk_failure(error) or environment_fault(error) or bucket_failure(error) or error
     if not isinstance(error, BertJaxError):
         raise error
-    complain(f"{error}{_lacking(name, str(error))}" if name in COMMANDS else str(error))
+    complain(f"{error}{_lacking(name, words, str(error))}" if name in COMMANDS else str(error))
     return error.exit_code
 
 
-def _lacking(name: str, message: str) -> str:
-    """Words to append to an error message that names flags of input that the command doesn't have; otherwise empty."""
+def _lacking(name: str, words: list[str], message: str) -> str:
+    """What to append to an error message that advises flags of input which the command `name`, called with `words`,
+    doesn't have; otherwise empty."""
     command = arguments_of(name)
     known = {name for flag in command.flags() for name in (flag.name, flag.negative)} | command.ALIASES.keys()
-    lacking = [flag for flag in dict.fromkeys(_OF_INPUT.findall(message)) if flag not in known]
+    known |= {word.removeprefix("--").partition("=")[0] for word in words}  # a misspelled flag is no advice
+    advised = _OF_INPUT.findall(_OF_OTHERS.sub("", message))
+    lacking = [flag for flag in dict.fromkeys(advised) if flag not in known]
     return f" ({name} has no flag --{' and --'.join(lacking)}: {command.WITHOUT_FLAG})" if lacking else ""
 
 

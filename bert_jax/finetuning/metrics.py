@@ -98,13 +98,14 @@ def number_metrics(golds: Sequence[float], predicted: Sequence[float]) -> dict[s
 
 
 def tag_metrics(golds: Sequence[Sequence[str]], predicted: Sequence[Sequence[str]], names: Sequence[str]) -> Results:
-    """The metrics of tags, with the results of `class_results` by type of entity, or by tag if tags name no entities.
+    """The metrics of tags, with the results of `class_results` by type of entity or, if tags name no entities, by tag,
+    with the `confusion`.
 
     `accuracy` is over words. Tags that name entities also have `entity_f1`, `entity_precision` and `entity_recall`,
     which count whole entities as CoNLL's evaluation does.
     """
     pairs = [pair for sentence in zip(golds, predicted, strict=True) for pair in zip(*sentence, strict=True)]
-    metrics = {"accuracy": sum(gold == guess for gold, guess in pairs) / max(len(pairs), 1)}
+    metrics: dict[str, Any] = {"accuracy": sum(gold == guess for gold, guess in pairs) / max(len(pairs), 1)}
     if counted := counted_tags(names):
         scores = _library("seqeval.metrics")
         both = [[[counted[tag] for tag in tags] for tags in side] for side in (golds, predicted)]
@@ -115,6 +116,7 @@ def tag_metrics(golds: Sequence[Sequence[str]], predicted: Sequence[Sequence[str
         names = sorted({tag[2:] for tag in counted.values() if tag != OUTSIDE})
     else:
         true, guessed = ({(pair[side], word) for word, pair in enumerate(pairs)} for side in (0, 1))
+        metrics["confusion"] = confusion_of(*map(list, zip(*pairs, strict=True))) if pairs else {}
     counters = (Counter(kind for kind, *_ in some) for some in (true, guessed, true & guessed))
     return class_results(names, *counters).updated(metrics)
 

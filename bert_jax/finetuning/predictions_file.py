@@ -7,12 +7,14 @@ from itertools import chain
 from typing import TextIO
 
 from bert_jax.config.task_kind import TASK_KINDS
+from bert_jax.config.wording import counted
 from bert_jax.finetuning.columns import word_list
 from bert_jax.finetuning.task import Prediction
 from bert_jax.records.record import Record
 from bert_jax.system.bucket import Place
 from bert_jax.system.errors import UsageError, disk_explained
 from bert_jax.system.files import check_written, replacing, write_json
+from bert_jax.system.progress import say
 
 PredictedRows = Iterable[tuple[Record, Prediction]]
 
@@ -88,16 +90,22 @@ def _write_tsv(file: TextIO, predicted: PredictedRows) -> None:
 
 
 def _write_conll(file: TextIO, predicted: PredictedRows) -> None:
+    empty = 0
     for record, prediction in predicted:
         tags = prediction["predicted_tags"]
+        if not tags:  # a blank line only ends a sentence
+            empty += 1
+            continue
         columns = [column for column in record.values.values() if isinstance(column, list) and len(column) == len(tags)]
-        for row in [*zip(*columns, tags, strict=True)] or [("",)]:
+        for row in zip(*columns, tags, strict=True):
             fields = [*map(str, row)]
             is_word = fields[0][:1] not in ("", "\ufeff") and fields[0] != "-DOCSTART-"
             if not is_word or any(field != field.strip(" ") for field in fields):
                 raise UsageError(f"{record.place} has the word {fields}, which a .conll can't have; write a .jsonl")
             file.write(_tabbed(fields, record.place, "write a .jsonl"))
         file.write("\n")
+    if empty:
+        say(f"{counted(empty, 'rows')} without a word, of which a .conll holds nothing")
 
 
 def _words_first(record: Record, prediction: Prediction, words: str) -> Record:

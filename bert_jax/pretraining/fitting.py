@@ -1,7 +1,9 @@
 """Fits the settings of a run to a published model, to the text and to this machine, and warns of what could harm it."""
 
+import itertools
 import math
 import time
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
@@ -83,10 +85,13 @@ small text" in docs/experiments.md); the sizes are initial values."""
 MOST_PASSES = 100
 """A budget of minutes is filled with at most so many passes. With 56,000 words of text, 300 passes gave a worse model
 than 100 did."""
-_CHARACTERS_A_WORD = 10
-"""Most characters of a word, on average. A text with longer words has no spaces between words."""
+_CHARACTERS_A_WORD, _UNSPACED = 10, 2
+"""Most characters of a word, on average. A text with longer words has no spaces between words, and so many of its
+characters count as a word."""
 _PIECES_A_WORD = 1.5
 """Rough number of pieces of a word in a vocabulary that is trained on the text."""
+_PIECES_A_CHARACTER = 3
+"""A vocabulary has at least so many pieces for each character of the text, of which a WordPiece needs up to two."""
 
 
 def shape_of_words(words: float) -> TextShape:
@@ -191,14 +196,15 @@ def _adapted(config: AdaptConfig, opened: OpenedModels) -> dict[str, Any]:
 
 def _sized(config: ScratchConfig) -> dict[str, Any]:
     """The settings that follow from the words of the text."""
-    words = _words(config)
+    words, characters = _words_and_characters(config)
     size, given = shape_of_words(words), _overrides(config.model)
     if "hidden_size" in given:
         size = size._replace(width=config.model.hidden_size)
     sizes = {name: value for name, value in size.settings.items() if name not in given}
     vocabulary = config.vocabulary
     if not vocabulary.file and "size" not in vocabulary.model_fields_set:
-        vocabulary = vocabulary.replace(size=size.pieces)
+        least = 0 if vocabulary.kind == "byte_bpe" else _PIECES_A_CHARACTER * characters
+        vocabulary = vocabulary.replace(size=max(size.pieces, least))
     model = config.model.replace(**sizes)
     planned = sum(phase.steps * phase.batch_size * phase.length for phase in config.phases)
     passes = config.passes or (size.passes if config.minutes is None else MOST_PASSES)
@@ -213,18 +219,24 @@ def _sized(config: ScratchConfig) -> dict[str, Any]:
     return {"model": model, "vocabulary": vocabulary, "phases": tuple(phases)}
 
 
-def _words(config: ScratchConfig) -> float:
-    """The estimated number of words of the text, from a sample that the first host has read: how much is read depends
-    on the clock."""
-    words = 0.0
+def _words_and_characters(config: ScratchConfig) -> tuple[float, int]:
+    """The estimated number of words of the text, and the number of different characters that are pieces of its
+    vocabulary, from a sample that the first host has read: how much is read depends on the clock."""
+    words, occurrences = 0.0, Counter[str]()
     for source in open_corpus(config.data).parts:
         sample = read_sample(source)
         lines = [line for document in sample.documents for line in document]
-        # In scripts without spaces the number of characters tells how much text there is.
-        counts = sum(len(line.split()) for line in lines), sum(map(len, lines)) / _CHARACTERS_A_WORD
-        words += max(counts) * sample.text_bytes / max(sample.kept_bytes, 1)
+        characters, count = sum(map(len, lines)), sum(len(line.split()) for line in lines)
+        if characters > _CHARACTERS_A_WORD * count:
+            count = characters // _UNSPACED
+        words += count * sample.text_bytes / max(sample.kept_bytes, 1)
+        occurrences.update("".join(lines))
+    covered = config.vocabulary.character_coverage * occurrences.total()
+    before = itertools.accumulate((count for _, count in occurrences.most_common()), initial=0)
+    needed = sum(1 for _ in itertools.takewhile(lambda total: total < covered, before))
     wait_for_all("words counted")  # collectives of CPUs and GPUs give up waiting for a host that still reads
-    return float(of_first(words))
+    words, needed = of_first((words, needed))
+    return float(words), int(needed)
 
 
 def _shortened(phases: Sequence[Phase], most: int) -> Iterator[Phase]:
@@ -340,6 +352,7 @@ def _row_seconds(config: RunConfig, vocabulary_size: int, batch_size: int) -> fl
     """Measured seconds a row with `batch_size` rows a step: the mean over the phases, weighted by their steps."""
     phases = tuple(phase.replace(batch_size=batch_size) for phase in config.phases)
     config = config.replace(phases=phases)
+    say(f"timing a step of {counted(batch_size, 'rows')}, to fit the training to the minutes")
     mesh = make_mesh(config.mesh)
     trainer = pretraining_trainer(config, mesh, vocabulary_size)
     state, total = trainer.initial_state(), 0.0

@@ -8,6 +8,8 @@ import numpy as np
 import pytest
 from judged_folders import JUDGMENTS, write_judged_folder
 
+from bert_jax.cli.main import _lacking
+
 PIECES = "[PAD]\n[UNK]\n[CLS]\n[SEP]\n[MASK]\n"
 FILES = {
     "lines.txt": "The old cat.\n\nA house.\nThe old cat.\nA river.\n",
@@ -132,6 +134,19 @@ REFUSALS = {
     "finetune vectors --init {run} --workdir R --task.train beir:judged --task.dev beir:judged#test --task.metric recall@1": "recall@1",
     "finetune sst2 --init {run} --workdir R --task.train beir:judged --task.dev beir:judged#test": "has no column 'label'",
 }
+
+
+@pytest.mark.parametrize(
+    "name, words, message",
+    [
+        ("pretrain", ["demo", "--data.sorce", "x"], "--data.sorce is no setting; did you mean --data.source?"),
+        ("score", ["run"], "train it on text: bert-jax pretrain MODEL --init MODEL --data.source TEXT"),
+        ("predict", ["run"], "rename it, or name it by --task.texts or --task.label of finetune"),
+    ],
+)
+def test_flags_of_other_commands_and_misspelled_ones_are_no_advice(name, words, message):
+    assert not _lacking(name, words, message)
+    assert "score has no flag --task.columns" in _lacking("score", ["run"], "set --task.columns")
 
 
 @pytest.fixture(scope="module")

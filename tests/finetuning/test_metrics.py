@@ -58,7 +58,8 @@ def test_entities_count_as_a_whole():
     assert [each["label"] for each in found["classes"]] == ["PER", "LOC"] and found["classes"][1] == place
     assert found["unlearned"] == "predicted but never right: 1 of 2 classes, by rows 'PER' (1)"  # it has another end
     words = tag_metrics([["NOUN"]], [["VERB"]], ("NOUN", "VERB")).content
-    assert set(words) == {"accuracy", "classes", "unlearned"} and words["unlearned"].startswith(
+    assert words["confusion"] == {"NOUN": {"VERB": 1}} and not found.get("confusion")
+    assert set(words) == {"accuracy", "classes", "confusion", "unlearned"} and words["unlearned"].startswith(
         "never predicted: 1 of 1"
     )
 

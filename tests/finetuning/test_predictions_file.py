@@ -59,7 +59,15 @@ def test_the_words_come_first_in_conll_and_no_other_column_in_their_place(tmp_pa
     assert (tmp_path / "out.conll").read_text("utf-8") == "Ann\t?\tB-X\n.\t?\tO\n\n"
 
 
-@pytest.mark.parametrize("words", [["a", " "], ["-DOCSTART-"], [" a"], [], ["a\nb"]])
+def test_rows_without_words_are_left_out_of_conll_and_counted(tmp_path, capsys):
+    words = ([], ["a"], [])
+    rows = [(Record("in", {"words": each}), {"predicted_tags": ["O"] * len(each)}) for each in words]
+    write_predictions(tmp_path / "out.conll", rows, "tags")
+    assert (tmp_path / "out.conll").read_text() == "a\tO\n\n"
+    assert "2 rows without a word" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("words", [["a", " "], ["-DOCSTART-"], [" a"], ["a\nb"]])
 def test_words_that_would_be_read_otherwise_are_refused_in_conll(tmp_path, words):
     row, said = Record("in, line 1", {"words": words}), {"predicted_tags": ["O"] * len(words)}
     fault = "holds a tab or line feed" if words == ["a\nb"] else "has the word .*, which a .conll can't have"

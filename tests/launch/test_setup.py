@@ -87,6 +87,21 @@ def test_an_environment_whose_making_was_cut_off_is_made_anew(install, tmp_path,
     assert ("-m venv --clear .venv" in (tmp_path / "noted").read_text()) == known
 
 
+@pytest.mark.parametrize("package, kept", [("jax-1", True), ("pip-1", False)])
+def test_an_environment_with_packages_and_without_pip_is_no_half_made_one(install, tmp_path, package, kept):
+    """As one that uv made, which has no pip; it isn't cleared."""
+    install("one")
+    (tmp_path / "one/.venv/installed").unlink()
+    (tmp_path / "one/.venv/bin/python").write_text("#!/bin/bash\nexit 1\n")
+    (tmp_path / f"one/.venv/lib/python3.12/site-packages/{package}.dist-info").mkdir(parents=True)
+    if not kept:
+        assert install("one") == ["venv", "pip"]
+        return
+    with pytest.raises(subprocess.CalledProcessError) as failed:
+        install("one")
+    assert failed.value.returncode == 2 and ".venv has packages and no pip that works" in failed.value.stderr
+
+
 def test_setup_says_what_is_installed_and_passes_on_what_pip_downloads(install, tmp_path):
     install("one")
     said = (tmp_path / "said").read_text().splitlines()

@@ -230,6 +230,18 @@ def test_a_model_from_scratch_has_a_size_for_its_words(tmp_path, lines, layers, 
     assert phase.steps == max(1, round(2 * lines * 6 * 1.5 / (phase.batch_size * phase.length)))
 
 
+def test_a_vocabulary_from_scratch_has_room_for_the_characters_of_the_text(tmp_path):
+    """Of two thousand characters, as of a Japanese text, which has no spaces; a byte-level BPE needs none."""
+    random = np.random.default_rng(0)
+    text = "".join("".join(map(chr, 0x4E00 + random.integers(0, 2000, 40))) + "\n\n" for _ in range(2000))
+    config = scratch(tmp_path, text).replace(passes=2.0)
+    settings = fitted(config)
+    assert 2.9 * 2000 < settings.vocabulary.size <= 3 * 2000
+    [phase] = settings.phases
+    assert phase.steps == pytest.approx(2 * 80_000 * 0.75 / (phase.batch_size * phase.length), rel=0.01)
+    assert fitted(config.set({"vocabulary.kind": "byte_bpe"})).vocabulary.size == 2048
+
+
 def test_few_words_are_seen_more_often_and_no_budget_of_minutes_more_than_a_hundred_times(
     tmp_path, monkeypatch, capsys
 ):
@@ -277,7 +289,7 @@ def test_sizes_of_ones_own_are_kept(tmp_path):
 def test_the_words_are_those_that_the_first_host_counted(tmp_path, monkeypatch):
     monkeypatch.setattr(jax, "process_count", lambda: 2)
     monkeypatch.setattr(fitting, "wait_for_all", lambda name: None, raising=False)
-    monkeypatch.setattr(multihost_utils, "broadcast_one_to_all", lambda words: np.float32(300_000))
+    monkeypatch.setattr(multihost_utils, "broadcast_one_to_all", lambda counted: (np.float32(300_000), counted[1]))
     config = fitted(scratch(tmp_path, LINE * 40))
     assert (config.model.num_layers, config.vocabulary.size) == (3, 4096)
 
