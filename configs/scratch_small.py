@@ -2,6 +2,9 @@
 
     bert-jax pretrain configs/scratch_small.py --workdir runs/small --data.source "text:corpus/*.txt.gz" --minutes 20
 
+In a text without spaces between words two characters count as a word. The vocabulary has at least three pieces for
+each character of the text, so that Japanese or Chinese needs no setting.
+
 The recipe is that of configs/cpu.py: ModernBERT's block, short sequences, no dropout.
 """
 

@@ -51,8 +51,8 @@ class ScratchConfig(FittedConfig):
     of words, and so do the sizes of the model and of its vocabulary that aren't given."""
 
     passes: Annotated[float, Field(gt=0.0)] | None = None
-    """Number of times that the text is seen; with `minutes`, the maximum, even if minutes are left. None: 10 to 100, by
-    the number of words; with `minutes`, 100."""
+    """About the number of times that the text is seen: steps are computed for 1.5 pieces a word. With `minutes` it is
+    the maximum, even if minutes are left. None: 10 to 100, by the number of words; with `minutes`, 100."""
 
     def set(self, values: Mapping[str, Any]) -> Self:
         """A validated copy, as by `RunConfig.set`. A `model.hidden_size` brings the heads that suit it, unless their

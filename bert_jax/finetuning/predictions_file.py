@@ -105,7 +105,7 @@ def _write_conll(file: TextIO, predicted: PredictedRows) -> None:
             file.write(_tabbed(fields, record.place, "write a .jsonl"))
         file.write("\n")
     if empty:
-        say(f"{counted(empty, 'rows')} without a word, of which a .conll holds nothing")
+        say(f"{counted(empty, 'rows')} without a word: left out of the .conll")
 
 
 def _words_first(record: Record, prediction: Prediction, words: str) -> Record:

@@ -214,7 +214,7 @@ def _sized(config: ScratchConfig) -> dict[str, Any]:
     say(
         f"about {words:,.3g} words: {model.num_layers} layers of width {model.hidden_size}, "
         f"{vocabulary.file or f'{vocabulary.size:,} pieces'}, "
-        f"{counted(steps, 'steps')} for {'at most ' if config.minutes else ''}{passes:g} passes"
+        f"{counted(steps, 'steps')} for {'at most' if config.minutes else 'about'} {passes:g} passes"
     )
     return {"model": model, "vocabulary": vocabulary, "phases": tuple(phases)}
 

@@ -66,17 +66,15 @@ _SERVICES = {
 }
 """The services by the scheme of their URLs."""
 _OTHER_NAMES = {"abfs": "az", "s3a": "s3"}
+_LATER = "give the same command again later"
+_LIBRARIES = {"gcsfs", "s3fs", "adlfs", "aiohttp", "aiobotocore", "botocore", "azure", "requests", "urllib3", "google"}
+"""The libraries by which services are reached; many of their errors are of no class that Python has."""
 
 
 class BucketUnreachable(RunError):
     """A bucket doesn't answer, or with an error that may pass. Exit code 75, EX_TEMPFAIL: launchers restart runs."""
 
     exit_code = 75
-
-
-_LATER = "give the same command again later"
-_LIBRARIES = {"gcsfs", "s3fs", "adlfs", "aiohttp", "aiobotocore", "botocore", "azure", "requests", "urllib3", "google"}
-"""The libraries by which services are reached; many of their errors are of no class that Python has."""
 
 
 class FileState(NamedTuple):
