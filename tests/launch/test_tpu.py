@@ -108,7 +108,7 @@ WORLDS = {
     "a bucket out of reach": ({"worker0/codes": [75], "worker1/codes": [75]}, "", 0, 1, 2),
     "a failure": ({"worker1/codes": [1]}, "", 1, 1, 1),
     "wrong use": ({"worker1/codes": [2]}, "", 2, 1, 1),
-    "a set-up that fails after a restart": ({"breaks": ["follow 255 ABSENT", "setup 1"]}, "1", 0, 2, 1),
+    "a set-up that fails after a restart": ({"breaks": ["scp 1 SUSPENDED", "setup 1"]}, "1", 0, 2, 1),
     "a set-up that fails at the start": ({"breaks": ["setup 1"]}, "", 1, 1, 0),
     "a run that fails as its machine goes": ({"coming": ["ACTIVE", "SUSPENDED"], "worker0/codes": [1]}, "1", 0, 2, 1),
     **{
