@@ -157,8 +157,9 @@ def _watch(reader: int) -> None:
         number = os.read(reader, 1)[0]
         if number not in (signal.SIGTERM, signal.SIGINT):
             continue
-        first = first or time.monotonic()
-        if number == signal.SIGINT and time.monotonic() - first > _SAME_S:
+        now = time.monotonic()  # read once: on a busy machine the first signal itself may take longer than _SAME_S
+        first = first or now
+        if number == signal.SIGINT and now - first > _SAME_S:
             _end_at_once()
 
 

@@ -21,7 +21,7 @@ import time
 
 import bert_jax.training.loop as loop
 
-loop._finish = lambda checkpoints: checkpoints.finish() or print("saved", flush=True) or time.sleep(60)
+loop._finish = lambda checkpoints, run: checkpoints.finish() or print("saved", flush=True) or time.sleep(60)
 from bert_jax.cli.main import main
 
 main()
@@ -75,7 +75,7 @@ def test_a_second_ctrl_c_in_training_names_the_newest_checkpoint(config_file, un
         assert process.poll() is None, process.communicate()
         time.sleep(0.05)
     process.send_signal(signal.SIGINT)
-    assert process.stdout.readline() == "saved\n"
+    assert process.stdout.readline() == "saved\n", process.communicate()
     time.sleep(0.3)
     process.send_signal(signal.SIGINT)
     _, said = process.communicate(timeout=LONGEST_S)
