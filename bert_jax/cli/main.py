@@ -6,6 +6,7 @@ import re
 import sys
 import traceback
 
+from bert_jax.cli.arguments import Arguments
 from bert_jax.cli.commands import COMMANDS, COMPLETE, COMPLETION, HELP_FLAGS, arguments_of
 from bert_jax.system import interruption
 from bert_jax.system.errors import BertJaxError, UsageError, disk_error_number, disk_failure
@@ -19,8 +20,11 @@ _TALKATIVE = "absl", "asyncio"
 """Loggers that get a traceback for each failed write, from Orbax and from tasks that it leaves running."""
 _OF_INPUT = re.compile(r"(?<![^\s(])--((?:data|task)\.[a-z][a-z.-]*[a-z])")
 """Matches a flag --data.NAME or --task.NAME in a message."""
-_OF_OTHERS = re.compile(r"did you mean --\S+|bert-jax [a-z]+ .*|--\S+(?: or --\S+)* of [a-z]+")
-"""Matches what a message says of flags that aren't meant for the command: a misspelled one, or those of another."""
+_NO_ADVICE = re.compile(r"did you mean --\S+|bert-jax [a-z]+ .*")
+"""Matches what a message says of flags that aren't meant for the command: a misspelled one, or those of a command line.
+"""
+_OF_OTHERS = re.compile(r"--\S+(?: or --\S+)* of [a-z]+")
+"""Matches flags in a message that names their command."""
 _LATE = "Event loop is closed"
 """Error of a tensorstore thread that finishes a write after Orbax has given up the checkpoint."""
 
@@ -135,7 +139,10 @@ def _lacking(name: str, words: list[str], message: str) -> str:
     command = arguments_of(name)
     known = {name for flag in command.flags() for name in (flag.name, flag.negative)} | command.ALIASES.keys()
     known |= {word.removeprefix("--").partition("=")[0] for word in words}  # a misspelled flag is no advice
-    advised = _OF_INPUT.findall(_OF_OTHERS.sub("", message))
+    message = _NO_ADVICE.sub("", message)
+    if command.WITHOUT_FLAG == Arguments.WITHOUT_FLAG:  # there is no other place for the settings of other commands
+        message = _OF_OTHERS.sub("", message)
+    advised = _OF_INPUT.findall(message)
     lacking = [flag for flag in dict.fromkeys(advised) if flag not in known]
     return f" ({name} has no flag --{' and --'.join(lacking)}: {command.WITHOUT_FLAG})" if lacking else ""
 

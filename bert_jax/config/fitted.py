@@ -40,7 +40,7 @@ class AdaptConfig(FittedConfig):
 
     Settings of `model` that the config file or a flag gives, such as dropout, replace those of the published model;
     model.compute_dtype always does. A size or kind of `vocabulary` that is given, or a file with other pieces, puts
-    another vocabulary in the place of the model's.
+    another vocabulary in the place of the model's. With a kind alone its size follows from the words of the text.
     """
 
     FOLLOWS_INIT: ClassVar[bool] = True

@@ -94,9 +94,20 @@ _PIECES_A_CHARACTER = 3
 """A vocabulary has at least so many pieces for each character of the text, of which a WordPiece needs up to two."""
 
 
+_WORDS_A_PIECE, _VOCABULARY_SIZES = 100, (2_048, 32_768)
+"""Words of text for each piece of a vocabulary that replaces a model's, and its least and most pieces. Initial values,
+to be checked by the suite small_language."""
+
+
 def shape_of_words(words: float) -> TextShape:
-    """The sizes for a text of `words` words."""
+    """The sizes of a model that is trained from scratch on a text of `words` words."""
     return next(shape for shape in _SIZES if words >= shape.words)
+
+
+def pieces_of_words(words: float) -> int:
+    """The size of a vocabulary that replaces a published model's, for a text of `words` words: a power of two."""
+    least, most = _VOCABULARY_SIZES
+    return min(max(2 ** int(math.log2(max(words / _WORDS_A_PIECE, 1))), least), most)
 
 
 def fitted(
@@ -133,7 +144,7 @@ def _as_begun(config: FittedConfig, run: RunDirectory) -> dict[str, Any]:
     there = run.files.pretraining_config
     vocabulary = config.vocabulary.replace(exchange=there.vocabulary.exchange)
     phases = tuple(_shortened(config.phases, there.model.max_positions))
-    if isinstance(config, ScratchConfig) and "size" not in vocabulary.model_fields_set:
+    if (isinstance(config, ScratchConfig) or vocabulary.exchange) and "size" not in vocabulary.model_fields_set:
         vocabulary = vocabulary.replace(size=there.vocabulary.size)
     if isinstance(config, ScratchConfig) or config.minutes is not None:
         phases = _with_steps(phases, there.phases, config.minutes is not None)
@@ -176,6 +187,10 @@ def _adapted(config: AdaptConfig, opened: OpenedModels) -> dict[str, Any]:
     if config.init_layers:
         model = model.replace(num_layers=len(config.init_layers))
     if vocabulary.exchange and not vocabulary.file:
+        if "size" not in vocabulary.model_fields_set:
+            words, characters = _words_and_characters(config)
+            vocabulary = _of_size(vocabulary, pieces_of_words(words), characters)
+            say(f"about {words:,.3g} words: a vocabulary of {vocabulary.size:,} pieces replaces the model's")
         sized = model.replace(vocabulary_size=vocabulary.size)
         before, after = (num_parameters(each) / 1e6 for each in (initial.config, sized))
         of_words = [each.num_word_rows * each.table_size / 1e6 for each in (initial.config, sized)]
@@ -203,8 +218,7 @@ def _sized(config: ScratchConfig) -> dict[str, Any]:
     sizes = {name: value for name, value in size.settings.items() if name not in given}
     vocabulary = config.vocabulary
     if not vocabulary.file and "size" not in vocabulary.model_fields_set:
-        least = 0 if vocabulary.kind == "byte_bpe" else _PIECES_A_CHARACTER * characters
-        vocabulary = vocabulary.replace(size=max(size.pieces, least))
+        vocabulary = _of_size(vocabulary, size.pieces, characters)
     model = config.model.replace(**sizes)
     planned = sum(phase.steps * phase.batch_size * phase.length for phase in config.phases)
     passes = config.passes or (size.passes if config.minutes is None else MOST_PASSES)
@@ -219,7 +233,13 @@ def _sized(config: ScratchConfig) -> dict[str, Any]:
     return {"model": model, "vocabulary": vocabulary, "phases": tuple(phases)}
 
 
-def _words_and_characters(config: ScratchConfig) -> tuple[float, int]:
+def _of_size(vocabulary: VocabularyConfig, pieces: int, characters: int) -> VocabularyConfig:
+    """`vocabulary` with `pieces` pieces, or more if the text's `characters` different characters need them."""
+    least = 0 if vocabulary.kind == "byte_bpe" else _PIECES_A_CHARACTER * characters
+    return vocabulary.replace(size=max(pieces, least))
+
+
+def _words_and_characters(config: FittedConfig) -> tuple[float, int]:
     """The estimated number of words of the text, and the number of different characters that are pieces of its
     vocabulary, from a sample that the first host has read: how much is read depends on the clock."""
     words, occurrences = 0.0, Counter[str]()

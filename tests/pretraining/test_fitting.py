@@ -242,6 +242,18 @@ def test_a_vocabulary_from_scratch_has_room_for_the_characters_of_the_text(tmp_p
     assert fitted(config.set({"vocabulary.kind": "byte_bpe"})).vocabulary.size == 2048
 
 
+def test_the_size_of_a_vocabulary_that_replaces_the_models_follows_from_the_words(adapt, tmp_path, monkeypatch):
+    sizes = {words: fitting.pieces_of_words(words) for words in (0, 60_000, 2.3e6, 1e9)}
+    assert sizes == {0: 2048, 60_000: 2048, 2.3e6: 16_384, 1e9: 32_768}
+    exchanging = adapt.replace(data=scratch(tmp_path, LINE * 40).data).set({"vocabulary.kind": "wordpiece"})
+    assert fitted(exchanging).vocabulary.size == 2048
+    directory = RunDirectory(tmp_path / "run")
+    directory.open(fitted(exchanging))
+    monkeypatch.setattr(RunDirectory, "under_way", True)
+    (tmp_path / "text.txt").write_text(LINE * 70_000)  # a run keeps the size with which it began
+    assert fitting.fitted(exchanging, OpenedModels(), directory).vocabulary.size == 2048
+
+
 def test_few_words_are_seen_more_often_and_no_budget_of_minutes_more_than_a_hundred_times(
     tmp_path, monkeypatch, capsys
 ):

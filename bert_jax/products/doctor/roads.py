@@ -17,7 +17,7 @@ from bert_jax.config.run import RunConfig
 from bert_jax.config.training import Phase
 from bert_jax.model.sharding import make_mesh
 from bert_jax.model.size import step_memory, train_flops
-from bert_jax.pretraining.fitting import shape_of_words
+from bert_jax.pretraining.fitting import pieces_of_words, shape_of_words
 from bert_jax.pretraining.sample_preparation import trained_tokenizer
 from bert_jax.records.corpus import Document
 from bert_jax.records.filters import are_same_language
@@ -51,9 +51,6 @@ FEWEST_WHOLE = 0.6
 """A model that doesn't name its languages is taken to know that of the text if at least this share of the words are one
 piece. XLM-R's vocabulary has 30% to 79% in its languages, and 33% in Maltese, which isn't one of them; English BERT's
 has 95% in English and 56% in French. An initial value, to be checked by the suite small_language."""
-WORDS_A_PIECE, VOCABULARY_SIZES = 100, (2_048, 32_768)
-"""Words of text for each piece of a vocabulary of the text, and its least and most pieces. Initial values, to be
-checked by the suite small_language."""
 ADAPTED_UP_TO = {"language": math.inf, "script": math.inf, "neither": 0}
 """Words of text up to which a model is adapted before one is trained from scratch, by what the model knows of the text:
 its language, its script alone, or neither. Initial values, to be checked by the suite small_language."""
@@ -176,8 +173,7 @@ class RoadFinder:
         self._lines = [plain(line) for document in judged for line in document]
         self._words = Counter(word for line in self._lines for word in line.split())
         self._script = next(iter(letters_by_script("".join(self._words)).most_common(1)), ("", 0))[0]
-        size = 2 ** int(math.log2(max(words / WORDS_A_PIECE, 1)))
-        tokenizer = trained_tokenizer(documents, config, min(max(size, VOCABULARY_SIZES[0]), VOCABULARY_SIZES[1]))
+        tokenizer = trained_tokenizer(documents, config, pieces_of_words(words))
         self._size, self._best = len(tokenizer.vocabulary), word_splits(tokenizer, self._words).pieces_a_word
         self._vocabulary = ("--vocabulary.size", self._size)
 

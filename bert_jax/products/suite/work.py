@@ -28,6 +28,7 @@ from bert_jax.system.errors import BertJaxError, RunError, UsageError, disk_fail
 from bert_jax.system.files import open_lock, refuse_links, write_json
 from bert_jax.system.json_file import JsonObject, read_object
 from bert_jax.system.progress import duration, say
+from bert_jax.text.vocabulary import VocabularySizeError
 
 _ORIGIN = "origin.json"
 """File that names the suite of a directory."""
@@ -247,9 +248,10 @@ class SuiteWork:
         began, what = time.monotonic(), ", ".join(filter(None, [job.model, job.task, setting_text(job.setting)]))
         try:
             job.finish()
-        except UsageError as error:
-            raise UsageError(f"{what}, seed {job.seed}: {error}") from None
         except Exception as error:  # also what a library raises: the others go on
+            # Whether a text gives a vocabulary of some size is known only after its training.
+            if isinstance(error, UsageError) and not isinstance(error, VocabularySizeError):
+                raise UsageError(f"{what}, seed {job.seed}: {error}") from None
             if not self.processes.ending:
                 known = error if isinstance(error, BertJaxError) else disk_failure(error)
                 reason = known or f"{type(error).__name__}: {first_line(error)}"

@@ -337,7 +337,7 @@ def test_what_files_tell_is_refused_before_jax_is_imported(stand_ins):
     assert done.stdout == f"{[2] * len(REFUSED)}\n", said
     for line, expected in zip(said, REFUSED.values(), strict=True):
         assert expected.format(stand_ins.folder) in line
-    assert all("suite has no flag --task." in line and "as texts = [...]" in line for line in said[-2:])
+    assert all("suite has no flag --task." in line and "as texts = [...]" in line for line in said[-2:]), said[-2:]
 
 
 def test_a_model_must_be_there_and_have_the_head_that_pairs_need(tiny_run, tmp_path):

@@ -18,6 +18,7 @@ from bert_jax.products.suite.verdict_sentences import verdict_sentences
 from bert_jax.products.suite.work import SuiteWork
 from bert_jax.run.config_files import catalogue
 from bert_jax.system.errors import RunError, UsageError
+from bert_jax.text.vocabulary import VocabularySizeError
 
 RECIPES = """
 source = "text:some"
@@ -296,15 +297,15 @@ def test_failed_runs_are_told_and_the_others_go_on(stand_ins):
         if call.config.optimizer.peak_learning_rate == 1e-4:
             raise RunError("the loss is infinite")
         if call.config.init.endswith("one"):
-            raise KeyError("field")
+            raise VocabularySizeError.too_large(16_384, 900)
         return {}
 
     stand_ins.called = failing
     work = SuiteWork(stand_ins.suite(TRAINED), stand_ins.folder / "W", 1)
     work.run(lambda: None)
     summary = Summary(work)
-    field, empty, *infinite = sorted(failure.partition("seed 1: ")[2] for failure in work.failures)
-    assert infinite == ["the loss is infinite"] * 2 and field == "KeyError: 'field'"
+    size, empty, *infinite = sorted(failure.partition("seed 1: ")[2] for failure in work.failures)
+    assert infinite == ["the loss is infinite"] * 2 and size.startswith("--vocabulary.size=16,384 is more than")
     assert empty.startswith("it ended without an error and left no") and empty.endswith("results.json")
     assert len(summary.runs) == 12 and "twice" not in summary.cells and "sst2" in summary.cells
     assert sum(text.startswith("Failed: ") for _, text in verdict_sentences(summary)) == 4
