@@ -3,6 +3,7 @@
 import json
 import math
 import re
+import shlex
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from contextlib import suppress
@@ -30,6 +31,8 @@ array(['a'], dtype=object), [] or set(). [a], {a} and (1) don't count, since the
 _UNQUOTED_LIST = re.compile(r"\[[^][,]*,[^][]*\]|\([^(),]*,[^()]*\)|\{[^{},]*,[^{}]*\}")
 """Several labels without quotes: [a, b], (a, b), or {a,b} as in PostgreSQL."""
 _WHOLE = re.compile(r"\s*-?\d+\s*")
+_MOST_TYPED = 40
+"""A message gives the flag that names all labels if there are fewer than so many."""
 _LARGEST = 1e18
 """Largest number that can be learned: the square of an error must be finite in float32."""
 
@@ -195,10 +198,12 @@ class Labels:
     def number(self, name: str, place: str) -> int:
         """The number of the label `name`. Raises UsageError, with the `place`, for an unknown one."""
         if name not in self._numbers:
+            flag = Setting("task.labels")
+            if len(self) < _MOST_TYPED and not any(each.startswith("-") for each in (*self.names, name)):
+                flag = f"{flag} {shlex.join((*self.names, name))}"
             raise UsageError(
                 f"{place}: the label {quoted(name)} is none of the {len(self)} that are known, "
-                f"{listed(self.names)}; correct it, or name all labels by {Setting('task.labels')} (those of the "
-                "training rows are taken)"
+                f"{listed(self.names)}; correct it, or name all labels (those of the training rows are taken) by {flag}"
             )
         return self._numbers[name]
 

@@ -46,6 +46,8 @@ _SHOWN = 5
 _BEGIN_OR_INSIDE = re.compile(r"[BI][-_].", re.IGNORECASE)
 _BRACKET = re.compile(r"\(\S+\*\)*|[(\[<{][^]()[<>{}\s]+|</\S+>")
 """The beginning or end of a bracket around words: (PERSON*, (PERSON*), (ARG1(V*), (12, [PERSON or </PERSON>."""
+_PARTS_OF_SPEECH, _UNSPECIFIED = ("upos", "xpos"), "_"
+"""Columns of CoNLL-U that tag each word, and what stands in them for an unspecified value."""
 _PARTS = "sentences longer than {} pieces, cut in parts"
 _LONG = "words longer than {} pieces, cut"
 _DROPPED = "words without a piece of their own, not learned from"
@@ -86,8 +88,13 @@ class TagTask(Task[list[str]]):
     def with_labels(cls, config: TaskConfig, records: Sequence[Record]) -> TaskConfig:
         """`config` with the tags, and with whether rows have character spans. Warns of tags that name no entity."""
         config = config.replace(character_spans=isinstance(records[0].value(config.texts[0]), str))
-        config = super().with_labels(config, records)
-        check_entity_tags(config, cls.count_names(config, records))
+        config, counts = super().with_labels(config, records), cls.count_names(config, records)
+        check_entity_tags(config, counts)
+        if config.label in _PARTS_OF_SPEECH and (untagged := counts[_UNSPECIFIED]):
+            warn(
+                f"{config.train}: {untagged:,} of {counts.total():,} words have {_UNSPECIFIED!r} for {config.label}, "
+                "which CoNLL-U writes for a word without a tag; it is learned as a tag, so leave such sentences out"
+            )
         return config
 
     @classmethod

@@ -128,6 +128,11 @@ def test_labels_have_an_order_and_numbers():
     assert labels.number("yes", "f") == 1 and len(labels) == 2
     with pytest.raises(UsageError, match="f, line 7: the label 'maybe' is none of the 2 that are known, 'no', 'yes'"):
         labels.number("maybe", "f, line 7")
+    with pytest.raises(UsageError, match="by --task.labels no yes 'not sure'$"):
+        labels.number("not sure", "f, line 7")
+    for names, name in ((("O", "-LRB-"), "x"), (tuple(map(str, range(50))), "x")):  # no flag, or none to type
+        with pytest.raises(UsageError, match="by --task.labels$"):
+            Labels(names).number(name, "f, line 7")
     for names in ((), ("a",), ("a", "a")):
         with pytest.raises(UsageError, match="no two different labels"):
             Labels(names)

@@ -131,6 +131,15 @@ def test_brackets_around_words_are_no_tags(tag):
     assert TagTask.with_labels(unlabelled, [record("a b", "O B-X"), record("a", "I-X")]).labels == ("B-X", "I-X", "O")
 
 
+@pytest.mark.parametrize("label, warns", [("upos", True), ("feats", False)])
+def test_words_without_a_tag_in_a_treebank_are_reported(label, warns, capsys):
+    config = CONFIG.replace(labels=None, label=label)
+    rows = [Record("f, line 1", {"words": ["a", "b"], label: ["NOUN", "_"]})]
+    assert TagTask.with_labels(config, rows).labels == ("NOUN", "_")
+    said = " ".join(capsys.readouterr().err.split())
+    assert ("1 of 2 words have '_' for upos, which CoNLL-U writes for a word without a tag" in said) == warns
+
+
 def test_words_and_tags_of_a_table_are_lists_in_json(wordpiece):
     one = Record("f, line 1", {"words": '["a", "20 000"]', "tags": '["O", "B-X"]'})
     read = TagTask.read(CONFIG, one, Counter())
