@@ -239,8 +239,10 @@ def _odd_entities(task: Task, name: str, records: Sequence[Record]) -> Iterator[
 
 
 def _folded(label: str, exact: bool) -> str:
-    """`label` without common variations of spelling. With `exact`, for tags, only those of case, width and spaces."""
-    folded = " ".join(unicodedata.normalize("NFKC", label).casefold().split()).replace("_", "-")
+    """`label` without common variations of spelling. With `exact`, for tags, only those of case, width, spaces and
+    invisible characters."""
+    visible = "".join(letter for letter in label if unicodedata.category(letter) != "Cf")
+    folded = " ".join(unicodedata.normalize("NFKC", visible).casefold().split()).replace("_", "-")
     if exact:
         return folded
     folded = re.sub(r"(\d)\.0+$", r"\1", folded.strip(".,;:!?'\"") or folded)

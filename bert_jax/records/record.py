@@ -64,6 +64,8 @@ class Record(NamedTuple):
                 return None
             if not isinstance(value, dict) or part not in value:
                 there = f"there is {listed(value)}" if isinstance(value, dict) else f"it is {json_kind(value)}"
+                if not remedy and len(self.values) == 1:  # as files of an unknown suffix are read
+                    remedy = f"{_REMEDY}; if a line holds several columns, name the format by --task.format of finetune"
                 raise UsageError(f"{self.place} has no column {name!r}: {there}; {remedy or _REMEDY}")
             value = value[part]
         return value

@@ -25,6 +25,7 @@ def remarks(tmp_path, wordpiece, rows, **settings):
         (("a", "b"), ""),
         (("Anger", "anger"), "'Anger' (12), 'anger' (12) differ in spelling alone"),
         (("yes", "true"), "differ in spelling alone"),
+        (("good", "\u200bgood"), "'good' (12), '\\u200bgood' (12) differ in spelling alone"),
         (tuple(f"0.{number}" for number in range(24)), "labels are numbers: for measurements set"),
         (("-", *("a", "b") * 8), ""),
         (("-1", "0", "1"), ""),  # a third each: a class like the others

@@ -311,6 +311,10 @@ def test_a_missing_column_is_named_with_those_that_are_there():
     assert [record.has(name) for name in ("a", "b.c", "x", "a.b")] == [True, False, False, False]
     with pytest.raises(UsageError, match="f, line 3 has no column 'b.x': there is 'c', 'd'; give rows that have it"):
         record.value("b.x")
+    with pytest.raises(
+        UsageError, match="if a line holds several columns, name the format by --task.format of finetune$"
+    ):
+        Record("f, line 2", {"John B-PER": "lives O"}).value("words")
 
 
 WORDS = "-DOCSTART-\tO\n\nThe\tO\nU.N.\tB-ORG\n\n\nNew\u00a0York\tB-LOC\n"
