@@ -32,6 +32,7 @@ from bert_jax.run.opened_models import OpenedModels
 from bert_jax.run.run_directory import RunDirectory
 from bert_jax.run.trained_model import TrainedModel
 from bert_jax.system.errors import Setting, UsageError, command_line
+from bert_jax.system.figures import three_digits
 from bert_jax.system.progress import say
 from bert_jax.text.tokenizer import Tokenizer
 from bert_jax.text.vocabulary import PAD, SPECIAL_PIECES
@@ -190,7 +191,7 @@ def _adapted(config: AdaptConfig, opened: OpenedModels) -> dict[str, Any]:
         if "size" not in vocabulary.model_fields_set:
             words, characters = _words_and_characters(config)
             vocabulary = _of_size(vocabulary, pieces_of_words(words), characters)
-            say(f"about {words:,.3g} words: a vocabulary of {vocabulary.size:,} pieces replaces the model's")
+            say(f"about {three_digits(words)} words: a vocabulary of {vocabulary.size:,} pieces replaces the model's")
         sized = model.replace(vocabulary_size=vocabulary.size)
         before, after = (num_parameters(each) / 1e6 for each in (initial.config, sized))
         of_words = [each.num_word_rows * each.table_size / 1e6 for each in (initial.config, sized)]
@@ -225,10 +226,11 @@ def _sized(config: ScratchConfig) -> dict[str, Any]:
     times = passes * words * _PIECES_A_WORD / planned
     phases = [phase.replace(steps=max(1, round(phase.steps * times))) for phase in config.phases]
     steps = sum(phase.steps for phase in phases)
+    bound, named = "at most" if config.minutes else "about", "pass" if passes == 1 else "passes"
     say(
-        f"about {words:,.3g} words: {model.num_layers} layers of width {model.hidden_size}, "
+        f"about {three_digits(words)} words: {model.num_layers} layers of width {model.hidden_size}, "
         f"{vocabulary.file or f'{vocabulary.size:,} pieces'}, "
-        f"{counted(steps, 'steps')} for {'at most' if config.minutes else 'about'} {passes:g} passes"
+        f"{counted(steps, 'steps')} for {bound} {passes:g} {named}"
     )
     return {"model": model, "vocabulary": vocabulary, "phases": tuple(phases)}
 
@@ -333,7 +335,7 @@ def _within_minutes(config: RunConfig, minutes: float, most_rows: float, opened:
     ]
     taken = f"{minutes:g} minutes"
     if (enough := rows * row_seconds / 60) < minutes:
-        taken = f"more passes over so little text don't pay, so {enough:.2g} of {minutes:g} minutes"
+        taken = f"more passes over so little text don't pay, so {three_digits(enough)} of {minutes:g} minutes"
     say(
         f"a step of {batch_size} rows takes {row_seconds * batch_size:.3g} s here: {taken} are "
         f"{' and '.join(f'{count:,}' for count in steps)} steps"

@@ -270,7 +270,7 @@ def test_few_words_are_seen_more_often_and_no_budget_of_minutes_more_than_a_hund
     assert passes(config.replace(minutes=0.1)) == pytest.approx(6000 * 64 / 18_000, rel=0.01)
     assert passes(config.replace(minutes=60)) == pytest.approx(100, rel=0.05)
     said = " ".join(capsys.readouterr().err.split())
-    assert "more passes over so little text don't pay, so 0.47 of 60 minutes are" in said
+    assert "more passes over so little text don't pay, so 0.469 of 60 minutes are" in said
     assert passes(config.replace(minutes=60, passes=20.0)) == pytest.approx(20, rel=0.05)
 
 

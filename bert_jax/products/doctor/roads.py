@@ -26,7 +26,7 @@ from bert_jax.run.opened_models import OpenedModels
 from bert_jax.run.trained_model import TrainedModel
 from bert_jax.system.bucket import Place
 from bert_jax.system.errors import UsageError, command_line
-from bert_jax.system.figures import Figures
+from bert_jax.system.figures import Figures, three_digits
 from bert_jax.system.progress import print_line, say
 from bert_jax.text.merged_letters import merged_letters
 from bert_jax.text.scripts import letters_by_script, script_of
@@ -313,7 +313,7 @@ def _group(suited: _Suitability, budget: _Budget, words: int) -> int:
 
 def _of_unadapted(fits: bool, budget: _Budget) -> str:
     """The reason for the rank of a model that is fine-tuned as it is."""
-    limit = f"about {budget.unadapted:.2g} minutes of pretraining on this machine"
+    limit = f"about {three_digits(budget.unadapted)} minutes of pretraining on this machine"
     if not fits:
         return "its vocabulary doesn't fit the text"
     measured = f": {MEASURED}" if budget.is_small else "; of longer ones nothing was measured"

@@ -204,7 +204,7 @@ def test_a_small_budget_is_for_a_model_as_it_is_where_its_vocabulary_spells_the_
     for minutes in (None, 60_000):
         roads = found(tiny_config, documents, {"m": model}, tags="a b.conllu", minutes=minutes)
         assert names(roads) == ["as it is", "own", "of text", "scratch", "scratch"]
-        assert "best for budgets up to about 6e+04 minutes of pretraining on this machine" in roads[0].reason
+        assert "best for budgets up to about 60,000 minutes of pretraining on this machine" in roads[0].reason
         assert rule.MEASURED in roads[0].reason and "Uyghur" in rule.MEASURED
         assert all(("--minutes 60000" in road.command) == (minutes is not None) for road in roads[1:])
     assert shlex.split(roads[0].command) == [
