@@ -76,8 +76,7 @@ class Evaluate(JsonArguments, RowsArguments, InferenceArguments):
         elif config.task:
             print_task_results(results, f"rows of {self.data}" if self.data else "dev rows")
         else:
-            of = f"sequences of {self.data}" if self.data else "held-out sequences"
-            print_results(results, len(config.phases), of)
+            print_results(results, len(config.phases), self.data)
 
     def _check(self, is_finetuned: bool) -> None:
         """Raises UsageError for flags about rows if the run is evaluated on text, or the reverse."""

@@ -27,21 +27,22 @@ from bert_jax.system.figures import Table, print_rows
 from bert_jax.system.progress import output, print_line
 
 
-def print_results(results: Results, phases: int = 1, measured_text: str = "held-out sequences") -> None:
+def print_results(results: Results, phases: int, other_text: str | None = None) -> None:
     """Prints the metrics of the model and of the frequency baseline.
 
-    `phases`: the number of the run's phases; a remark may advise more steps for the last one. `measured_text` names
-    what was measured.
+    `phases`: the number of the run's phases; a remark may advise more steps for the last one. `other_text`: the text
+    that was measured. None: what the run holds out.
     """
     baseline, metrics = results.baseline, results.metrics
     if baseline is None:
         output.print(f"{results.steps:,} steps done; nothing was held out to measure on")
         return
     measured = _averaged(results) or (f"Step {results.steps:,}" if results.steps else "Model as it was imported")
+    sequences = f"sequences of {other_text}" if other_text else "held-out sequences"
     units = (results.measured_on or {}).get("units")
     masked = f", masked by {' '.join(map(str, units))}" if "mlm_loss" in baseline and isinstance(units, list) else ""
     table = Table(
-        f"{measured}, {results.held_out_sequences:,} {measured_text}{masked}", "", ">model", ">by frequency alone", ""
+        f"{measured}, {results.held_out_sequences:,} {sequences}{masked}", "", ">model", ">by frequency alone", ""
     )
     for question in QUESTIONS:
         for name, label, guess in (
@@ -54,7 +55,7 @@ def print_results(results: Results, phases: int = 1, measured_text: str = "held-
     (first, *headings), lines = by_language(results.measurements, baseline)
     if lines:
         print_rows("By language", (first, *(f">{heading}" for heading in headings)), lines)
-    for remark in filter(None, (nothing_learned(results, phases - 1), adaptation(results))):
+    for remark in filter(None, (nothing_learned(results, None if other_text else phases - 1), adaptation(results))):
         output.print(escape(remark), soft_wrap=True)
     if results.unknown_share is not None and results.unknown_share <= MOST_UNKNOWN:  # preparation warns of more
         output.print(f"{results.unknown_share:.2%} of the pieces of the text are unknown to the vocabulary")

@@ -198,7 +198,7 @@ class Labels:
     def number(self, name: str, place: str) -> int:
         """The number of the label `name`. Raises UsageError, with the `place`, for an unknown one."""
         if name not in self._numbers:
-            flag = Setting("task.labels")
+            flag = f"{Setting('task.labels')}"
             if len(self) < _MOST_TYPED and not any(each.startswith("-") for each in (*self.names, name)):
                 flag = f"{flag} {shlex.join((*self.names, name))}"
             raise UsageError(

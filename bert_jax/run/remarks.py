@@ -50,13 +50,18 @@ def _cell(values: Mapping[str, float | int], name: str) -> str:
     return "" if value is None else f"{value:,}" if isinstance(value, int) else score_text(value)
 
 
-def nothing_learned(results: Results, phase: int) -> str:
+def nothing_learned(results: Results, phase: int | None) -> str:
     """A remark on a pretrained model that is no better than its baseline, and what to try; empty for others.
 
-    `phase`: the number of the last phase, from 0, the only one whose steps may still be raised.
+    `phase`: the number of the last phase, from 0, the only one whose steps may still be raised. None: the text that was
+    measured isn't the run's.
     """
     if results.beats_baseline:
         return ""
+    if phase is None:
+        return (
+            "The model is no better on this text than guessing by frequency alone: it has learned nothing of such text."
+        )
     return (
         "The model is no better than guessing by frequency alone: it has learned nothing from the context. Train "
         f"for more steps (--phases.{phase}.steps), or try another learning rate "

@@ -56,9 +56,9 @@ def test_a_class_that_is_never_predicted_is_said_below_the_scores(capsys):
 
 def test_the_share_of_unknown_pieces_is_said_once(capsys):
     results = {"steps": 1, "held_out_sequences": 2, "baseline": {}, "beats_baseline": True}
-    print_results(Results.model_validate(results | {"unknown_share": 0.001}))
+    print_results(Results.model_validate(results | {"unknown_share": 0.001}), phases=1)
     assert "0.10% of the pieces" in capsys.readouterr().out
-    print_results(Results.model_validate(results | {"unknown_share": 0.9}))  # of which a warning tells
+    print_results(Results.model_validate(results | {"unknown_share": 0.9}), phases=1)  # of which a warning tells
     assert "of the pieces" not in capsys.readouterr().out
 
 
@@ -70,6 +70,10 @@ def test_a_model_no_better_than_frequencies_is_said(capsys, beats):
     shown = capsys.readouterr().out
     assert ("no better than guessing by frequency alone" in shown) != beats
     assert ("more steps (--phases.1.steps)" in shown) != beats  # the phases before the last can't be changed any more
+    print_results(Results.model_validate(results | {"beats_baseline": beats}), phases=2, other_text="text:foreign.txt")
+    shown = " ".join(capsys.readouterr().out.split())
+    assert "2 sequences of text:foreign.txt" in shown and "more steps" not in shown
+    assert ("it has learned nothing of such text" in shown) != beats
 
 
 BASELINES = {"tf-idf": {"ndcg@10": 0.75, "recall@1": 0.5}, "BM25": {"ndcg@10": 0.875, "recall@1": 0.625}}

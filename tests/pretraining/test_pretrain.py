@@ -246,7 +246,7 @@ def test_a_run_without_pairs_measures_masked_words_alone(tiny_config, tmp_path, 
     seen = training_step(run, 1)
     batch, targets = seen.batch, seen.targets
     assert not batch.tokens.segment.any() and not targets.masked.tokens.segment.any()
-    print_results(measured)
+    print_results(measured, phases=1)
     assert command(["inspect", str(tmp_path), "--rows", "2"]) == 0
     shown = capsys.readouterr().out
     assert "MLM accuracy" in shown and "NSP" not in shown and "second segment" not in shown

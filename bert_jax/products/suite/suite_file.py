@@ -55,7 +55,8 @@ def read_suite(
         values |= {name: value for name, value in {"data": data, **changes}.items() if value}
         if isinstance(tables, list) and (each := [table for table in tables if _of_each(table)]):
             if not changes.get("models"):
-                raise UsageError(f"{each[0].get('name', 'a model')} begins with each model; give some: --models FOLDER")
+                name = quoted(str(each[0].get("name", "a model")))
+                raise UsageError(f"{name} begins with each of --models, and there is none; give some: --models FOLDER")
             values["models"] = [made for table in tables for made in _for_each(table, changes["models"])]
         elif isinstance(models := values.get("models"), list | tuple):
             values["models"] = [{"path": each} if isinstance(each, str) else each for each in models]

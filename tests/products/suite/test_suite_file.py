@@ -295,7 +295,7 @@ def test_each_fault_is_one_line_before_anything_runs(stand_ins, text):
 REFUSED = {
     "absent.toml": "no suite file at absent.toml and no suite of that name",
     "glu": "no suite file at glu and no suite of that name; did you mean glue?",
-    "small_language": "as it is, begins with each model; give some: --models FOLDER",
+    "small_language": "'as it is,' begins with each of --models, and there is none; give some: --models FOLDER",
     "right.toml --workdir right.toml": "--workdir {}/right.toml: give a folder on this machine",
     "right.toml --workdir one": "--workdir {}/one is no suite's folder and not empty",
     "right.toml --at-once 9999": "--at-once 9999: ",
