@@ -71,7 +71,8 @@ def parse_json(
     except UnicodeDecodeError as error:
         raise ValueError(f"byte {error.start:,} is not UTF-8") from None
     except json.JSONDecodeError as error:
-        raise ValueError(f"it is no JSON from line {error.lineno:,}, column {error.colno:,} on: {error.msg}") from None
+        line = f"line {error.lineno:,}, " if "\n" in text.rstrip() else ""  # a line of JSON lines has its own number
+        raise ValueError(f"it is no JSON from {line}column {error.colno:,} on: {error.msg}") from None
     except ValueError as error:
         if "digits" not in str(error):  # Python's limit on the digits of an integer
             raise
