@@ -38,6 +38,8 @@ _REJECTED = re.compile(
 _LONGEST_VERDICT = 20
 """Characters of a value that are compared with verdicts."""
 _SAME = {"y": "yes", "true": "yes", "1": "yes", "n": "no", "false": "no", "0": "no"}
+_MISSING = ("NaN", "nan", "None", "null", "NULL", "<NA>")
+"""What pandas, Python and databases write for a missing value."""
 _ODD_TEXTS = (
     (_NUMBER, 0.5, "are numbers: name the texts by --task.texts"),
     (re.compile(r'".*"', re.DOTALL), 0.5, "are in quotes: take these off, if they aren't text"),
@@ -208,6 +210,9 @@ def _odd_labels(config: TaskConfig, counts: dict[str, Counter[str]], rows: dict[
         yield f"{len(every):,} labels for {total:,} rows: give more rows of each, or name another --task.label"
     if 0 < every["-1"] < total / (2 * len(every)):
         yield f"{every['-1']:,} rows have the label '-1': if they have none, name the others by --task.labels"
+    if missing := {} if words else {label: every[label] for label in _MISSING if every[label]}:
+        named = ", ".join(f"{quoted(label)} ({count:,})" for label, count in missing.items())
+        yield f"rows have the label {named}, as programs write a missing value: leave them out if they have no label"
     if config.kind == "labels" and (joined := [one for one in every if re.search(r"\w\s*[;|,/]\s*\w", one)]):
         yield f"{listed(joined[:3])} may be several labels: name what separates them by --task.label-separator"
     for name, of_set in counts.items():
