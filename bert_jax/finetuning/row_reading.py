@@ -212,7 +212,7 @@ def _odd_labels(config: TaskConfig, counts: dict[str, Counter[str]], rows: dict[
         yield f"{every['-1']:,} rows have the label '-1': if they have none, name the others by --task.labels"
     if missing := {} if words else {label: every[label] for label in _MISSING if every[label]}:
         named = ", ".join(f"{quoted(label)} ({count:,})" for label, count in missing.items())
-        yield f"rows have the label {named}, as programs write a missing value: leave them out if they have no label"
+        yield f"rows have the label {named}, which programs write for a missing one: leave rows without a label out"
     if config.kind == "labels" and (joined := [one for one in every if re.search(r"\w\s*[;|,/]\s*\w", one)]):
         yield f"{listed(joined[:3])} may be several labels: name what separates them by --task.label-separator"
     for name, of_set in counts.items():

@@ -286,9 +286,8 @@ def _evaluated_config(run: RunDirectory, words: str | None, dtype: str | None, u
     """The settings of `run` for an evaluation; see `evaluate_run`."""
     config = run.files.pretraining_config
     if words is not None and words != config.data.words:
-        raise UsageError(
-            f"{Setting('data.words', words)}, and {run.path} was prepared with {config.data.words}; give that"
-        )
+        there = f"with {config.data.words}; give that" if config.data.words else "without such a program; leave it out"
+        raise UsageError(f"words={words} names a program that finds words, and {run.path} was prepared {there}")
     if units and not config.objective.chooses_units:
         raise UsageError(f"units={' '.join(units)}: {run.path} predicts every token and masks none; leave it out")
     if name := config.objective.class_name:

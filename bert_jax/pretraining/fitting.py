@@ -93,8 +93,6 @@ _PIECES_A_WORD = 1.5
 """Rough number of pieces of a word in a vocabulary that is trained on the text."""
 _PIECES_A_CHARACTER = 3
 """A vocabulary has at least so many pieces for each character of the text, of which a WordPiece needs up to two."""
-
-
 _WORDS_A_PIECE, _VOCABULARY_SIZES = 100, (2_048, 32_768)
 """Words of text for each piece of a vocabulary that replaces a model's, and its least and most pieces. Initial values,
 to be checked by the suite small_language."""

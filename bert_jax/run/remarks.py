@@ -59,9 +59,7 @@ def nothing_learned(results: Results, phase: int | None) -> str:
     if results.beats_baseline:
         return ""
     if phase is None:
-        return (
-            "The model is no better on this text than guessing by frequency alone: it has learned nothing of such text."
-        )
+        return "The model predicts this text no better than guessing by frequency alone does."
     return (
         "The model is no better than guessing by frequency alone: it has learned nothing from the context. Train "
         f"for more steps (--phases.{phase}.steps), or try another learning rate "

@@ -53,6 +53,7 @@ REFUSALS = {
     "pretrain {config} --workdir bare --data.source empty.txt": "bare is a file; give a folder",
     "evaluate {run} --data one.txt": "holds 1 document and next sentence prediction needs two",
     "evaluate {run} --data blank.txt": "holds no text; give another",
+    "evaluate {run} --data lines.txt --words a:b": "was prepared without such a program; leave it out",
     "doctor missing.txt": "no file matches 'missing.txt'",
     "doctor empty.txt": "--data.source='empty.txt' holds no text; give another",
     "doctor .": "'.' is a folder; name its files by a pattern like *.txt",

@@ -30,7 +30,7 @@ def remarks(tmp_path, wordpiece, rows, **settings):
         (("-", *("a", "b") * 8), ""),
         (
             ("nan", *("a", "b") * 8),
-            "'nan' (2), as programs write a missing value: leave them out if they have no label",
+            "'nan' (2), which programs write for a missing one: leave rows without a label out",
         ),
         (("-1", "0", "1"), ""),  # a third each: a class like the others
         (("-1", *("0", "1") * 8), "2 rows have the label '-1': if they have none, name the others by --task.labels"),
