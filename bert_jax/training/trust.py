@@ -77,6 +77,9 @@ class CheckedPart(NamedTuple):
     arguments: tuple[Array, ...]
     reference: Callable[..., Any] | None = None
     """Reference implementation; None means `function` itself."""
+    dtype: str = "float32"
+    """Least precise type that `function` computes in, by which its results and gradients are compared. The gradients
+    of a product in bfloat16 are float32 if its arguments are, and still round as bfloat16 does."""
 
 
 def parts_to_check(attention: AttentionForm = "auto") -> list[CheckedPart]:
@@ -110,7 +113,10 @@ def parts_to_check(attention: AttentionForm = "auto") -> list[CheckedPart]:
         CheckedPart("cross-entropy", lambda logits: cross_entropy(logits, labels)[0], (_random(_ROWS, 24),)),
         CheckedPart("cross-entropy by parts", total, (_random(_ROWS // 80, _WIDTH), _random(24, _WIDTH))),
         CheckedPart("the norm of gradients", lambda *leaves: optax.tree.norm(leaves), (small, small[:, :3])),
-        *(CheckedPart(f"a product in {dtype}", projected(dtype), (rows, _random(_WIDTH, 24))) for dtype in _TOLERANCE),
+        *(
+            CheckedPart(f"a product in {dtype}", projected(dtype), (rows, _random(_WIDTH, 24)), dtype=dtype)
+            for dtype in _TOLERANCE
+        ),
         *_attention_parts(attention),
     ]
 
@@ -135,7 +141,7 @@ def _attention_parts(attention: AttentionForm) -> list[CheckedPart]:
             functools.partial(_attended, each, pattern=pattern, keys=keys) for each in (form.attend, EXACT.attend)
         )
         name = f"the attention kernel for rows of {counted(sequences, 'sequences')}"
-        parts.append(CheckedPart(name, by_kernel, arrays, exactly))
+        parts.append(CheckedPart(name, by_kernel, arrays, exactly, dtype="bfloat16"))
     return parts
 
 
@@ -211,8 +217,8 @@ def difference(part: CheckedPart) -> str | None:
     with jax.default_matmul_precision("highest"):
         compiled = jax.device_get([forward(*part.arguments), *backward(*part.arguments)])
         one_by_one = _one_by_one(lambda *each: [reference(*each), *gradients(reference)(*each)], part.arguments)
+    tolerance = _TOLERANCE[part.dtype]
     for got, expected in zip(compiled, one_by_one, strict=True):
-        tolerance = _TOLERANCE[expected.dtype.name]
         got, expected = np.asarray(got, np.float64), np.asarray(expected, np.float64)
         largest = np.abs(expected).max()
         wrong = ~(np.abs(got - expected) <= tolerance * largest)  # NaN is wrong

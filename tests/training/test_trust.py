@@ -53,6 +53,15 @@ def test_a_jaxlib_without_an_option_of_the_reference_computes_it_one_by_one(monk
     assert difference(CheckedPart("sum", lambda x: x.sum(-1), (jnp.ones((3, 4)),))) is None
 
 
+@pytest.mark.parametrize("dtype, wrong", [("bfloat16", False), ("float32", True)])
+def test_results_are_compared_by_the_type_that_a_part_computes_in(dtype, wrong):
+    """Products in bfloat16 have float32 gradients if their arguments are float32, rounded as AMX or the plain loops
+    round them."""
+    rounded = lambda x: x.astype(jnp.bfloat16).astype(jnp.float32)
+    part = CheckedPart("rounded", rounded, (jnp.asarray(random(100)),), reference=lambda x: x, dtype=dtype)
+    assert bool(difference(part)) == wrong
+
+
 def test_not_a_number_is_wrong():
     assert difference(CheckedPart("infinite", lambda x: x / 0, (jnp.zeros(3),), reference=lambda x: x))
 
