@@ -223,7 +223,9 @@ def _odd_labels(config: TaskConfig, counts: dict[str, Counter[str]], rows: dict[
             yield f"{name}: {most:,} of {rows[name]:,} rows are {quoted(label)}: look at macro F1, not accuracy"
         if lacks := [one for one in every if one not in of_set and every[one] * rows[name] >= 3 * total]:
             yield f"no {name} row has {listed(lacks)}: draw both sets from the same rows at random"
-    if words and len(schemes := {tag_scheme(of_set) for of_set in counts.values()}) > 1:
+    # IOB1 begins an entity with B- only next to another one of its kind, which a small set may lack.
+    frequent = {label for label in every if every[label] * min(rows.values(), default=0) >= 3 * total}
+    if words and len(schemes := {tag_scheme(frequent & of_set.keys()) for of_set in counts.values()}) > 1:
         yield f"the sets have tags of different schemes, {listed(map(str, schemes))}: convert one of them"
 
 

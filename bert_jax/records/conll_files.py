@@ -21,6 +21,7 @@ _Line = tuple[int, list[str]]
 _MOST_TAGS = 10_000
 """Most distinct tags that are collected, since the column may hold words instead."""
 _COMMENTS = "comment lines (with # first) skipped"
+_TABS = "lines with tabs after their last column, which are dropped"
 
 
 def conll_records(file: InputFile, row_format: RowFormat) -> Iterator[Record]:
@@ -29,23 +30,26 @@ def conll_records(file: InputFile, row_format: RowFormat) -> Iterator[Record]:
     By default the columns are called `words`, `column 2`, `column 3`, ..., `tags`. Columns are separated by a tab and
     any spaces, or by spaces if the line has no tab. A blank line or -DOCSTART- ends a sentence. A line that begins with
     # is a comment if its number of columns differs from that of the other lines. In a file whose first line has no tab,
-    it is also a comment if its tag, in column `row_format.label`, is the tag of no word in another line. Comments are
-    counted. Raises UsageError if any other line has another number of columns than the first, or if a name occurs
-    twice.
+    it is also a comment if its tag, in column `row_format.label`, is the tag of no word in another line. Tabs after the
+    last column are dropped. Comments and such lines are counted. Raises UsageError if any other line has another number
+    of columns than the first, or if a name occurs twice.
     """
     path, lines = file.path, file.lines()
     again = partial(decoded_lines, path)
     if not path.is_file():  # a pipe, which is read once
         kept = list(lines)
         lines, again = iter(kept), partial(iter, kept)
-    names = list(row_format.columns or _default_names(len(next(_word_lines(again()), ()))))
+    names = list(row_format.columns or _default_names(len(_filled(next(_word_lines(again()), [])))))
     check_names(names, "task.columns")
     tabbed = "\t" in next(filter(str.strip, again()), "")
     tags: set[str] | None = None
     for sentence in _sentences(path, map(_columns, lines), _ends):
         words = []
         for number, fields in sentence:
-            names = names or _default_names(len(fields))
+            names = names or _default_names(len(_filled(fields)))
+            if len(fields) > len(names) >= len(_filled(fields)):
+                fields = fields[: len(names)]
+                file.progress.repairs[_TABS] += 1
             fits = len(fields) == len(names)
             comment = _is_comment(fields) and not (fits and tabbed)
             if comment and fits:
@@ -109,6 +113,14 @@ def _tags(lines: Iterable[str], place: int, count: int) -> set[str]:
         if len(fields) == count and len(tags) < _MOST_TAGS:
             tags.add(fields[place])
     return tags
+
+
+def _filled(fields: list[str]) -> list[str]:
+    """The columns up to the last one that isn't empty."""
+    count = len(fields)
+    while count and not fields[count - 1]:
+        count -= 1
+    return fields[:count]
 
 
 def _is_comment(fields: list[str]) -> bool:

@@ -98,6 +98,26 @@ def test_a_column_beside_pairs_is_an_error_until_it_is_ignored(tmp_path, wordpie
 
 
 @pytest.mark.parametrize(
+    "tags, dev_tags, different",
+    [
+        (["I-PER O"] * 60 + ["I-PER B-PER"], ["I-PER O"] * 20, False),  # IOB1, whose B- is rare
+        (["B-PER O", "I-PER O"] * 30, ["B-PER O"] * 20, False),
+        (["B-PER O"] * 60, ["I-PER O"] * 20, True),
+        (["S-PER O"] * 60, ["B-PER O"] * 20, True),
+    ],
+)
+def test_sets_with_tags_of_different_schemes_are_remarked(wordpiece, tags, dev_tags, different):
+    labels = sorted({tag for each in tags + dev_tags for tag in each.split()})
+    config = TaskConfig(name="x", kind="tags", texts=("words",), label="tags", labels=tuple(labels))
+    task = make_task(config, wordpiece)
+    sets = {
+        name: RowSet(name, [Record("line 1", {"words": ["cat", "dog"], "tags": each.split()}) for each in of_set])
+        for name, of_set in {"train": tags, "dev": dev_tags}.items()
+    }
+    assert ("tags of different schemes" in " ".join(reading_of_rows(task, sets).remarks)) == different
+
+
+@pytest.mark.parametrize(
     "content, is_csv",
     [
         ("a\tb\nx\t1\n", False),
