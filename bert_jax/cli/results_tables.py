@@ -100,7 +100,8 @@ def print_task_results(results: Results, rows: str = "dev rows") -> None:
         cells = [f"{known[name]:.4f}" if name in known else "" for known in baselines.values()]
         table.add_row(Text(name, "bold" if name == results.metric else ""), f"{value:.4f}", *cells)
     output.print(table)
-    behind = behind_words(results.metric, results.score, results.baselines, results.cut_texts)
+    trained = results.training_rows is not None
+    behind = behind_words(results.metric, results.score, results.baselines, results.cut_texts, trained)
     if remark := nothing_learned_of_task(results) or behind or unlearned_classes(results):
         output.print(escape(remark), soft_wrap=True)
     caption, classes = class_table(results)

@@ -25,7 +25,7 @@ _MOST_BYTES = 3_000_000
 """Most bytes of the figures of classes as JSON, and of the confusion: readers of results.json refuse 16 MB."""
 SHOWN, _NAMED = 30, 5
 """Most classes in a table, and most in a sentence."""
-HEADINGS = ("class", ">rows", ">predicted", ">precision", ">recall", ">F1", "taken for")
+HEADINGS = ("class", ">gold", ">predicted", ">precision", ">recall", ">F1", "taken for")
 Item = TypeVar("Item")
 _ARTICLES = re.compile(r"\b(a|an|the)\b")
 _ASCII_PUNCTUATION = frozenset(string.punctuation)

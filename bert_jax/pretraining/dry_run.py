@@ -114,7 +114,7 @@ def preparation_estimates(config: RunConfig, opened: OpenedModels) -> Lines:
         times.append(prepare_sample(sample, config.of_source(name, language), opened, tokenizer).time)
     total = sum(times[1:], start=times[0])
     for name, sample in zip(names, samples, strict=True):
-        yield name, f"{sample.text_bytes / 1e6:,.4g} MB, {sample.described} looked at ({sample.share:.0%})"
+        yield name, f"{gigabytes(sample.text_bytes)}, {sample.described} looked at ({sample.share:.0%})"
     if config.data.is_curated:
         yield "dropped", "not estimated: the figures are of all documents"
     lengths = " and ".join(map(str, config.lengths))

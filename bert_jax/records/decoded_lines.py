@@ -32,7 +32,7 @@ _FOREIGN = {
     rb".{257}ustar": f"a tar archive; {_UNPACK}",
     rb"BZh[1-9][1\x17]": "compressed by bzip2; unpack it: bzip2 -d FILE",
     rb"\xfd7zXZ\0|LZIP|\x04\x22\x4d\x18|\x1f[\x9d\xa0]": "compressed by xz, lzip, lz4 or compress; unpack it",
-    rb"PAR1": "a Parquet file; name it parquet:FILE#COLUMN, or FILE.parquet where rows are read",
+    rb"PAR1": "a Parquet file; rename it to end with .parquet, or give its text as parquet:FILE#COLUMN",
     rb"SQLite format 3\0|ARROW1|\x93NUMPY|\x89HDF": "a database or an array; write its texts as JSON lines",
     rb"\xd0\xcf\x11\xe0\xa1\xb1|\{\\rtf": f"an Office document (doc, rtf); {_SAVE}",
 }

@@ -135,18 +135,23 @@ def unlearned_classes(results: Results) -> str:
 
 
 def behind_words(
-    metric: str, score: float, baselines: Mapping[str, Mapping[str, float]], cut_texts: Mapping[str, float]
+    metric: str,
+    score: float,
+    baselines: Mapping[str, Mapping[str, float]],
+    cut_texts: Mapping[str, float],
+    trained: bool = True,
 ) -> str:
     """A remark on vectors of texts that score no better than a comparison of words alone; empty if they score better.
 
     `baselines`: the metrics of each comparison. `cut_texts`: numbers of `texts`, of `cut` ones, and of their `pieces`.
+    `trained`: whether the figures are of a training, whose settings can be changed.
     """
     known = {name: measured[metric] for name, measured in baselines.items() if metric in measured}
     best = max(known, key=lambda name: known[name], default=None)
     if best is None or score > known[best]:
         return ""
     texts, cut = cut_texts.get("texts", 0), cut_texts.get("cut", 0)
-    advice = "More pairs, more epochs (--task.epochs) or larger batches (--task.batch-size) may help."
+    advice = "More pairs, more epochs (--task.epochs) or larger batches (--task.batch-size) may help." * trained
     if cut > MANY_CUT * texts:
         advice = (
             f"{cut:,.0f} of {texts:,.0f} texts were cut to {cut_texts.get('pieces', 0):.0f} pieces, and {best} reads "
@@ -155,4 +160,4 @@ def behind_words(
     return (
         f"{best}, which compares words alone, has {metric} {score_text(known[best])}; the model has "
         f"{score_text(score)}. {advice}"
-    )
+    ).strip()

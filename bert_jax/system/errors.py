@@ -252,10 +252,7 @@ def disk_failure(error: BaseException, path: os.PathLike | None = None) -> RunEr
     named = getattr(error, "filename", None)
     named = os.fsdecode(named) if isinstance(named, (str, bytes)) else None
     where = f"{path} can't be written" if path else f"{named or 'a file'} can't be read or written"
-    return RunError(
-        f"{where} ({os.strerror(number)}); {_REMEDIES[number]}, and give the same command again: what was "
-        "finished is kept"
-    )
+    return RunError(f"{where} ({os.strerror(number)}); {_REMEDIES[number]}, and give the same command again")
 
 
 @contextlib.contextmanager

@@ -81,9 +81,9 @@ SEARCHED = {"task": "x", "metric": "ndcg@10", "dev_rows": 4, "steps": 8, "baseli
 SEARCHED |= {"baselines": BASELINES, "recall@1": 0.25}
 
 
-@pytest.mark.parametrize("score", [0.9, 0.5])
-def test_vectors_stand_beside_each_comparison_of_words(score, capsys):
-    measured = {"score": score, "ndcg@10": score, "64/ndcg@10": score / 2}
+@pytest.mark.parametrize("score, trained", [(0.9, True), (0.5, True), (0.5, False)])
+def test_vectors_stand_beside_each_comparison_of_words(score, trained, capsys):
+    measured = {"training_rows": 9 if trained else None, "score": score, "ndcg@10": score, "64/ndcg@10": score / 2}
     print_task_results(Results.model_validate(SEARCHED | measured))
     printed = capsys.readouterr().out
     lines = [line.replace("│", " ").replace("┃", " ").split() for line in printed.splitlines()]
@@ -91,3 +91,4 @@ def test_vectors_stand_beside_each_comparison_of_words(score, capsys):
     assert ["ndcg@10", f"{score:.4f}", "0.7500", "0.8750"] in lines and ["64/ndcg@10", f"{score / 2:.4f}"] in lines
     behind = "BM25, which compares words alone, has ndcg@10 0.875; the model has 0.500."
     assert (behind in printed) == (score == 0.5) and "nothing was learned" not in printed
+    assert ("more epochs" in printed) == (score == 0.5 and trained)  # a model that was only evaluated has none

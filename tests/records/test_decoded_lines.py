@@ -219,7 +219,7 @@ def database():
         (bz2.compress(b"text"), "compressed by bzip2; unpack it: bzip2 -d FILE"),
         (lzma.compress(b"text"), "compressed by xz"),
         (tarred(), "a tar archive"),
-        (parquet(), "a Parquet file; name it parquet:FILE#COLUMN"),
+        (parquet(), "a Parquet file; rename it to end with .parquet"),
         (array(), "a database or an array"),
         (database(), "a database or an array"),
         (b"{\\rtf1\\ansi text}", "an Office document"),
