@@ -224,7 +224,7 @@ def _odd_labels(config: TaskConfig, counts: dict[str, Counter[str]], rows: dict[
         if lacks := [one for one in every if one not in of_set and every[one] * rows[name] >= 3 * total]:
             yield f"no {name} row has {listed(lacks)}: draw both sets from the same rows at random"
     # IOB1 begins an entity with B- only next to another one of its kind, which a small set may lack.
-    frequent = {label for label in every if every[label] * min(rows.values(), default=0) >= 3 * total}
+    frequent = {label for label in every if every[label] * min(rows.values()) >= 3 * total}
     if words and len(schemes := {tag_scheme(frequent & of_set.keys()) for of_set in counts.values()}) > 1:
         yield f"the sets have tags of different schemes, {listed(map(str, schemes))}: convert one of them"
 

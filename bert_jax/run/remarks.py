@@ -155,7 +155,7 @@ def behind_words(
     if cut > MANY_CUT * texts:
         advice = (
             f"{cut:,.0f} of {texts:,.0f} texts were cut to {cut_texts.get('pieces', 0):.0f} pieces, and {best} reads "
-            "them whole: raise --task.max-length first, or give shorter texts."
+            f"them whole{': raise --task.max-length first, or give shorter texts' * trained}."
         )
     return (
         f"{best}, which compares words alone, has {metric} {score_text(known[best])}; the model has "

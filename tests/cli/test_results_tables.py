@@ -4,6 +4,7 @@ import pytest
 
 from bert_jax.cli.results_tables import print_results, print_task_results
 from bert_jax.finetuning.metrics import class_metrics
+from bert_jax.run.remarks import behind_words
 from bert_jax.run.results import Results
 
 RESULTS = {"task": "x", "metric": "accuracy", "score": 0.75, "accuracy": 0.75, "dev_rows": 4, "steps": 8}
@@ -91,4 +92,12 @@ def test_vectors_stand_beside_each_comparison_of_words(score, trained, capsys):
     assert ["ndcg@10", f"{score:.4f}", "0.7500", "0.8750"] in lines and ["64/ndcg@10", f"{score / 2:.4f}"] in lines
     behind = "BM25, which compares words alone, has ndcg@10 0.875; the model has 0.500."
     assert (behind in printed) == (score == 0.5) and "nothing was learned" not in printed
-    assert ("more epochs" in printed) == (score == 0.5 and trained)  # a model that was only evaluated has none
+    assert ("more epochs" in printed) == (score == 0.5 and trained)
+
+
+@pytest.mark.parametrize("trained", [True, False])
+def test_settings_are_advised_only_for_a_training(trained):
+    cut = {"texts": 10, "cut": 5, "pieces": 64}
+    remark = behind_words("ndcg@10", 0.5, BASELINES, cut, trained)
+    assert "5 of 10 texts were cut to 64 pieces, and BM25 reads them whole" in remark
+    assert ("--task.max-length" in remark) == trained and remark.endswith("." if trained else "whole.")
