@@ -21,7 +21,7 @@ _Line = tuple[int, list[str]]
 _MOST_TAGS = 10_000
 """Most distinct tags that are collected, since the column may hold words instead."""
 _COMMENTS = "comment lines (with # first) skipped"
-_TABS = "lines with tabs after their last column, which are dropped"
+_TABS = "lines whose tabs after the last column were left out"
 
 
 def conll_records(file: InputFile, row_format: RowFormat) -> Iterator[Record]:

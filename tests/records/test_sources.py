@@ -365,7 +365,7 @@ def test_a_comment_has_a_tag_that_is_nowhere_else_in_the_column_of_tags(tmp_path
 def test_tabs_after_the_last_column_are_dropped_and_counted(tmp_path):
     found, repairs = read(tmp_path, "a.conll", "Anna\tB-PER\t\nsees\tO\n\nUlm\tB-LOC\t\t\n")
     assert [record.values["tags"] for record in found] == [["B-PER", "O"], ["B-LOC"]]
-    assert repairs == {"lines with tabs after their last column, which are dropped": 2}
+    assert repairs == {"lines whose tabs after the last column were left out": 2}
     settings = {"columns": ("words", "tags", "note")}  # a named column may be empty
     assert values(tmp_path, "a.conll", "Anna\tB-PER\t\n", **settings)[0]["note"] == [""]
     assert "line 2 has 3 columns" in refused(tmp_path, "a.conll", "Anna\tB-PER\nsees\tO\tx\n")
