@@ -1,6 +1,5 @@
-"""Pseudo-log-likelihoods and accuracies on minimal pairs by PyTorch and transformers, one masked row at a time."""
+"""Pseudo-log-likelihoods by PyTorch and transformers, one masked row at a time."""
 
-import json
 from pathlib import Path
 
 import pytest
@@ -25,12 +24,3 @@ def pseudo_log_likelihoods(model: Path, texts: list[str], method: str) -> list[l
             logs.append(network(input_ids=masked).logits[0, place].log_softmax(-1)[ids[0, place]].item())
         found.append(logs)
     return found
-
-
-def accuracy(model: Path, file: Path, method: str) -> float:
-    """The share of a file's pairs whose acceptable sentence has the higher score."""
-    rows = [json.loads(line) for line in file.read_text().splitlines()]
-    good, bad = (
-        pseudo_log_likelihoods(model, [row[f"sentence_{kind}"] for row in rows], method) for kind in ("good", "bad")
-    )
-    return sum(sum(one) > sum(other) for one, other in zip(good, bad)) / len(rows)

@@ -1,4 +1,4 @@
-"""A start opens each file of its inputs once."""
+"""A start opens each file of its inputs once, and so does a command on a run."""
 
 import collections
 import contextlib
@@ -19,6 +19,7 @@ from bert_jax.run.opened_models import OpenedModels
 from bert_jax.run.run_directory import RunDirectory
 
 MODEL = Path(__file__).parent / "golden" / "gelu_erf"
+CHECKPOINT = "checkpoints/00000012/"
 _listeners = []
 
 
@@ -107,21 +108,37 @@ def test_the_teacher_and_the_vocabulary_of_an_adapted_model_are_opened_once(tmp_
 @pytest.mark.parametrize("name", ["params", "pretrain"])
 def test_a_command_opens_a_model_that_it_is_given_twice_once(name, corpus, tmp_path):
     """As CONFIG or teacher, and as init."""
-    given = (
-        [str(MODEL), "--init", str(MODEL)]
-        if name == "pretrain"
-        else ["demo", "--teacher", str(MODEL), "--phases.0.length", "16"]
-    )
-    more = ["--data.source", f"text:{corpus}", "--workdir", str(tmp_path / "run"), "--dry-run"]
+    given = {
+        "params": ["demo", "--teacher", str(MODEL), "--phases.0.length", "16"],
+        "pretrain": [str(MODEL), "--init", str(MODEL), "--data.source", f"text:{corpus}", "--dry-run"],
+    }
+    workdir = ["--workdir", str(tmp_path / "run")] if name == "pretrain" else []
     with opened_once(MODEL, "config.json", "vocab.txt", "model.safetensors"):
-        assert command([name, *given, *(more if name == "pretrain" else ())]) == 0
+        assert command([name, *given[name], *workdir]) == 0
 
 
-@pytest.mark.parametrize("name", ["evaluate", "inspect", "report", "score"])
+@pytest.mark.parametrize(
+    "line",
+    [
+        "evaluate {run}",
+        "inspect {run}",
+        "report {run}",
+        "score {run} --save --pairs {folder}/pairs.jsonl",
+        "fill-mask {run} [MASK]",
+        "export {run} {folder}/exported",
+        "finetune sst2 --init {run} --workdir {folder}/tuned --task.train {rows} --task.dev {rows} "
+        "--task.max-length 16 --dry-run",
+    ],
+)
 @pytest.mark.long(first=1)
-def test_a_command_reads_the_settings_of_a_run_once(tiny_copy, name, tmp_path):
+def test_a_command_reads_settings_tokenizer_and_manifests_of_a_run_once(tiny_copy, line, tmp_path):
     (tmp_path / "pairs.jsonl").write_text('{"sentence_good": "the cat sees", "sentence_bad": "cat the sees"}\n')
-    more = ["--save", "--pairs", str(tmp_path / "pairs.jsonl")] if name == "score" else []
+    (tmp_path / "rows.tsv").write_text("sentence\tlabel\nThe old cat sees the dog.\t1\nA green house leaves.\t0\n")
+    words = line.format(run=tiny_copy.path, folder=tmp_path, rows=tmp_path / "rows.tsv").split()
     with openings(tiny_copy.path) as counts:
-        assert command([name, str(tiny_copy.path), *more]) == 0
+        assert command(words) == 0
     assert counts["config.json"] == 1, counts
+    if words[0] in ("fill-mask", "export", "finetune"):
+        read = {f"{folder}{name}" for folder in ("", CHECKPOINT) for name in ("config.json", "manifest.json")}
+        once = {name: count for name, count in counts.items() if name.endswith((*read, "vocab.txt"))}
+        assert read <= once.keys() and set(once.values()) == {1}, counts

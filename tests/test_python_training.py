@@ -101,7 +101,6 @@ WRONG = {
     "pretrain('demo', run)": "pretrain takes a RunConfig and got 'demo'; give bert_jax.configs['demo']",
     "pretrain(configs.classes, run)": "pretrain takes a RunConfig and got a FinetuneConfig",
     "finetune(configs.demo, run)": "finetune takes a FinetuneConfig and got a RunConfig",
-    "finetune(None, run)": "finetune takes a FinetuneConfig and got None",
     "pretrain(configs.demo, None)": "None is no path; give one as a text",
     "finetune(configs.classes, 5)": "5 is no path; give one as a text",
     "pretrain(configs.demo, run, source='The cat. ' * 99)": "is too long for a file's name",
@@ -197,13 +196,12 @@ def test_the_same_rows_leave_their_file_alone_and_values_are_those_of_json(tmp_p
 
 def test_the_module_and_the_parameters_of_a_model_can_be_applied(tiny_run):
     bert = bert_jax.load(tiny_run.path)
-    tokens = bert.tokens(["The old cat sees.", ("A house", "near the river.")])
+    texts = ["The old cat sees.", ("A house", "near the river.")]
+    tokens = bert.tokens(texts)
     logits, pairs = bert.module.apply({"params": bert.params}, tokens)
     assert logits.shape[:2] == tokens.ids.shape and pairs.shape == (2, 1, 2)
     encoded = bert.module.apply({"params": bert.params}, tokens, method="encode")
-    np.testing.assert_allclose(
-        encoded.pooled[:, 0], bert.encode(["The old cat sees.", ("A house", "near the river.")]).pooled, atol=1e-5
-    )
+    np.testing.assert_allclose(encoded.pooled[:, 0], bert.encode(texts).pooled, atol=1e-5)
 
 
 def test_the_tokens_of_a_mask_are_a_mask(tiny_run):

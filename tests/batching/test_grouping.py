@@ -6,15 +6,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from bert_jax.batching.grouping import (
-    Group,
-    ahead,
-    few_sizes,
-    grouped,
-    in_input_order,
-    padded_length,
-    usual_lengths,
-)
+from bert_jax.batching.grouping import Group, ahead, few_sizes, grouped, in_input_order, padded_length, usual_lengths
 
 
 @pytest.mark.parametrize(

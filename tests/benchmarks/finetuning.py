@@ -34,7 +34,7 @@ from bert_jax.finetuning.objective import TaskObjective
 from bert_jax.inference.predictor import Predictor
 from bert_jax.interchange.export import write_model_directory
 from bert_jax.model.bert import init
-from bert_jax.model.sharding import batch_sharding, make_mesh, placed
+from bert_jax.model.sharding import batch_sharding, make_mesh, on_first_device, placed
 from bert_jax.run.opened_models import OpenedModels
 from bert_jax.run.trained_model import TrainedModel
 from bert_jax.system.bucket import place_of
@@ -78,13 +78,7 @@ class Ours:
         keep_compiled_programs()
         keep_freed_memory()  # as the command bert-jax does for itself
         self._steps = options.steps
-        task = TaskConfig(
-            name="rows",
-            kind="class",
-            train=options.train,
-            dev=options.dev,
-            max_length=LENGTH,
-        )
+        task = TaskConfig(name="rows", kind="class", train=options.train, dev=options.dev, max_length=LENGTH)
         config = FinetuneConfig(task=task, init=options.init, compute_dtype=options.dtype)
         started = TrainedModel.open(place_of(options.init))
         tokenizer = started.tokenizer
@@ -97,13 +91,10 @@ class Ours:
         planned = config.run_config(started.config, learned.task.config, "", phase)
         mesh = make_mesh(MeshConfig())
         trainer = Trainer(planned, mesh, TaskObjective(planned.task, planned.model, planned.execution))
-        params = started.read(
-            jax.tree.map(lambda _: jax.sharding.SingleDeviceSharding(jax.devices()[0]), started.shapes)
-        )
+        params = started.read(on_first_device(started.shapes))
         self._state = trainer.initial_state({"bert": params["bert"]})
-        self._predictor = Predictor(
-            planned.task, planned.model, jax.tree.map(jax.numpy.copy, self._state.params), tokenizer
-        )
+        params = jax.tree.map(jax.numpy.copy, self._state.params)
+        self._predictor = Predictor(planned.task, planned.model, params, tokenizer)
         self._train_step, self._rows = trainer.train_step(0), batch_sharding(mesh)
 
     def warm_up(self) -> dict[str, Any]:

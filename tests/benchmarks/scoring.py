@@ -53,9 +53,8 @@ class Options(Arguments):
             read_pairs({name: path}, ("sentence_good", "sentence_bad"), (), Counter())
             for name, path in pair_files(self.pairs).items()
         ]
-        chosen = itertools.islice(
-            filter(None, itertools.chain.from_iterable(itertools.zip_longest(*files))), self.count
-        )
+        in_turn = itertools.chain.from_iterable(itertools.zip_longest(*files))
+        chosen = itertools.islice(filter(None, in_turn), self.count)
         return [text for pair in chosen for text in (pair.good, pair.bad)]
 
 

@@ -11,13 +11,11 @@ from bert_jax.cli.completion import SCRIPTS, print_candidates
 
 CANDIDATES = {
     "bert-jax pret": {"pretrain"},
-    "bert-jax pretrain dem": {"demo", "demo_bert"},
     "bert-jax finetune ss": {"sst2"},
     "bert-jax pretrain demo --model.num-l": {"--model.num-layers"},
     "bert-jax pretrain demo --optimizer.name ": {"adamw", "lamb", "muon"},
     "bert-jax pretrain demo --logging.no-t": {"--logging.no-tensorboard"},
     "bert-jax evaluate run --l": {"--language"},
-    "bert-jax vocab --ext": {"--extend"},
     "bert-jax help pre": {"pretrain", "prepare", "predict"},
     "bert-jax --print": {"--print-completion"},
     "bert-jax --print-completion ": {"bash", "zsh", "fish"},

@@ -4,9 +4,8 @@ import pytest
 
 
 @pytest.fixture
-def doctor(corpus, config_file, done, monkeypatch):
+def doctor(corpus, config_file, done):
     """What the doctor prints of the corpus and further sources."""
-    monkeypatch.setattr("bert_jax.training.estimate._PRODUCT_SIZE", 64)
     return lambda *words: done("doctor", corpus, *words, "--config", config_file).out
 
 
@@ -41,13 +40,10 @@ def test_the_doctor_takes_several_sources_also_from_a_file(doctor, corpus, tmp_p
     (tmp_path / "sources.toml").write_text(f"[[source]]\nsource = {str(other)!r}\n")
     shown = doctor(f"@{tmp_path / 'sources.toml'}", "--smoothing", "0.5")
     assert "The sources, estimated from samples" in shown and "seen" in shown
-    found = json.loads(doctor(other, "--weights", "1", "1", "--json"))
-    assert [each["share"] for each in found["shares"]] == [0.5, 0.5] and len(found["sources"]) == 2
 
 
 @pytest.mark.long
-def test_a_config_that_follows_from_the_text_is_looked_at_as_it_is_trained(corpus, done, monkeypatch):
-    monkeypatch.setattr("bert_jax.training.estimate._PRODUCT_SIZE", 64)
+def test_a_config_that_follows_from_the_text_is_looked_at_as_it_is_trained(corpus, done):
     found = json.loads(done("doctor", corpus, "--config", "scratch_small", "--json").out)
     assert found["training"]["parameters"] < 2e6
     advice = [each["change"] for each in found["changes"]]

@@ -90,7 +90,7 @@ def folder_of(tiny_run, vectors_run, transformers, tmp_path):
             "run": tiny_run.path,
             "fine-tuned": vectors_run.path,
             "transformers": transformers,
-            "sentence-transformers": transformers,
+            "sentence-transformers": Path(__file__).parents[1] / "golden/vectors/bert",
             "without checkpoints": tiny_run.path,
             "prepared": next(tiny_run.path.glob("data/length-*")),
             "checkpoint": sorted(tiny_run.checkpoints.glob("[0-9]*"))[-1],
@@ -106,17 +106,6 @@ def folder_of(tiny_run, vectors_run, transformers, tmp_path):
             path.mkdir()
         if kind == "without checkpoints":
             shutil.rmtree(path / "checkpoints")
-        elif kind == "sentence-transformers":
-            types = {"": "Transformer", "1_Pooling": "Pooling"}
-            listed = [
-                {"idx": n, "name": str(n), "path": folder, "type": f"sentence_transformers.models.{name}"}
-                for n, (folder, name) in enumerate(types.items())
-            ]
-            (path / "modules.json").write_text(json.dumps(listed))
-            (path / "1_Pooling").mkdir()
-            width = json.loads((path / "config.json").read_text())["hidden_size"]
-            pooling = {"word_embedding_dimension": width, "pooling_mode_mean_tokens": True}
-            (path / "1_Pooling/config.json").write_text(json.dumps(pooling))
         elif kind == "suite":
             (path / "origin.json").write_text(json.dumps({"suite": "/elsewhere/glue.toml"}))
             (path / "suite.json").write_text('{"suite": {}, "runs": []}')

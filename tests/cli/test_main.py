@@ -4,6 +4,7 @@ import json
 import os
 import subprocess
 import sys
+from unittest.mock import Mock
 
 import pytest
 from conftest import program, stories
@@ -58,15 +59,9 @@ def test_what_was_prepared_is_one_json_object(config_file, corpus, tmp_path, don
     assert found["rows"] < found["sequences"] and found["fill"] == found["tokens"] / (found["rows"] * 128)
     assert found["units"]["word"]["units"] > 0 and found["units"]["word"]["longer"] == 0
     (source,) = found["sources"]
-    assert source == {
-        "source": f"text:{corpus}",
-        "language": "en",
-        "sequences": found["sequences"],
-        "tokens": found["tokens"],
-        "unknown": 0.0,
-        "share": 1.0,
-        "epochs": pytest.approx(source["epochs"]),
-    }
+    counts = {name: found[name] for name in ("sequences", "tokens")}
+    assert source.pop("epochs") > 0
+    assert source == {"source": f"text:{corpus}", "language": "en", "unknown": 0.0, "share": 1.0, **counts}
     said = " ".join(done("pretrain", config_file, *flags, "--dry-run").out.replace("│", "").split())
     assert f"there: {found['rows']:,} packed training rows" in said
     assert "12 steps of 8 rows, packed with" in said
@@ -79,22 +74,13 @@ def test_the_command_alone_lists_the_commands(arguments, code, capsys):
     assert all(name in shown for name in COMMANDS)
 
 
-@pytest.mark.parametrize(
-    "line, words",
-    [
-        (["params", "x"], "to do it from its beginning"),
-        (["prepare", "x", "--workdir", "y"], "to go on"),
-        (["pretrain", "--workdir=runs/a"], "to go on"),
-    ],
-)
-def test_an_interruption_is_one_line_that_says_how_to_go_on_however_the_flag_is_written(
-    monkeypatch, capsys, line, words
-):
-    def interrupted(_):
-        raise KeyboardInterrupt
-
-    monkeypatch.setattr(arguments_of(line[0]), "parse", interrupted)
-    assert run(line) == 143 and capsys.readouterr().err.strip().endswith(f"give the same command again {words}")
+@pytest.mark.parametrize("line", ["prepare x --workdir y", "pretrain --workdir=runs/a"])
+def test_an_interruption_says_how_to_go_on_however_the_flag_is_written(monkeypatch, capsys, line):
+    """A command without a run begins anew: tests/system/test_interruption.py."""
+    name, *words = line.split()
+    monkeypatch.setattr(arguments_of(name), "parse", Mock(side_effect=KeyboardInterrupt))
+    assert run([name, *words]) == 143
+    assert capsys.readouterr().err.strip().endswith("give the same command again to go on")
 
 
 @pytest.mark.parametrize("first", ["", "import jax; "])

@@ -7,7 +7,6 @@ import numpy as np
 import pytest
 
 from bert_jax.cli.arguments import objective_of_config
-from bert_jax.cli.main import run
 from bert_jax.config.finetune import FinetuneConfig, TaskRunConfig
 from bert_jax.config.model import ModelConfig
 from bert_jax.config.task import SpanConfig, TaskConfig
@@ -59,9 +58,8 @@ def test_the_step_of_every_kind_takes_its_random_rows(kind):
     trainer = Trainer(config, make_mesh(config.mesh), objective)
     batch = objective.random_batch(config.ids_shape(0))
     assert batch.tokens.ids.shape == config.ids_shape(0) and 50 < batch.tokens.ids.max() < 100
-    assert batch.tokens.length.sum() >= 0.9 * batch.tokens.ids.size and (
-        batch.tokens.length > 0
-    ).sum() == config.sequences(0)
+    lengths = batch.tokens.length
+    assert lengths.sum() >= 0.9 * batch.tokens.ids.size and (lengths > 0).sum() == config.sequences(0)
     state, measured = jax.eval_shape(trainer.train_step(0), trainer.state_shapes, batch)
     assert state.step.shape == () and {"task_loss", "loss"} <= measured.keys()
     assert jax.tree.structure(state.params) == jax.tree.structure(objective.parameter_shapes)
@@ -72,9 +70,8 @@ def test_random_texts_are_all_of_a_step_and_spread_over_its_rows():
     config = settings("vectors")
     batch = objective_of_config(config, OpenedModels()).random_batch(config.ids_shape(0))
     there = batch.weight > 0
-    assert (
-        sorted(batch.slot[there]) == sorted(batch.text[there]) == list(range(36)) and (batch.slot[~there] == 36).all()
-    )
+    assert sorted(batch.slot[there]) == sorted(batch.text[there]) == list(range(36))
+    assert (batch.slot[~there] == 36).all()
     assert set(there.sum(axis=1)) == {5, 6} and (batch.tokens.length[there] >= 32 // 6).all()
     assert len(np.unique(batch.ordinal[there])) == 36
     config = settings("scored")
@@ -98,29 +95,22 @@ def test_rows_follow_the_pairs_and_are_filled_up_for_devices_and_parts():
 def test_flops_are_those_of_the_encoder_for_every_row():
     step = objective_of_config(config := settings("choice"), OpenedModels()).flops(config.ids_shape(0))
     assert step == 3 * 12 * encoder_flops(MODEL, 32, 3)
-    step = objective_of_config(config := settings("vectors"), OpenedModels()).flops(config.ids_shape(0))
-    assert step == 3 * 7 * encoder_flops(MODEL, 32, 32)
 
 
 @pytest.mark.long
-def test_a_run_for_vectors_is_measured_on_random_texts(vectors_run, monkeypatch, capsys):
+def test_a_run_for_vectors_is_measured_on_random_texts(vectors_run, monkeypatch, done):
     monkeypatch.setattr(bench_module, "_CPU_SIZES", (128,))
-    flags = ["--batch-size", "24", "--execution.accumulation", "2", "--seconds", "0.01"]
-    assert run(["bench", vectors_run, *flags]) == 0
-    shown = capsys.readouterr()
+    shown = done("bench", vectors_run, "--batch-size", 24, "--execution.accumulation", 2, "--seconds", 0.01)
     assert "Measuring steps of 14 rows of 32 tokens with 72 texts, float32" in shown.err
     found = json.loads(shown.out.splitlines()[-1])
     assert found["sequences_per_second"] == pytest.approx(72 / found["parts"][-1]["time"]["median"])
     expected = {"batch_size": 14, "length": 32, "predictions": 0, "task.batch_size": 24, "task.kind": "vectors"}
     assert (expected | {"sequences": "random", "execution.accumulation": 2}).items() <= found["settings"].items()
-    assert run(["bench", vectors_run, "--batch-size", "9", "--execution.accumulation", "2"]) == 2
-    assert "--task.batch-size=9 is not a multiple of --execution.accumulation=2" in capsys.readouterr().err
 
 
-def test_a_run_for_vectors_is_planned_in_texts_a_second(vectors_run, monkeypatch, capsys):
+def test_a_run_for_vectors_is_planned_in_texts_a_second(vectors_run, monkeypatch, done):
     monkeypatch.setattr(plan_module, "can_compile", lambda: False)
-    assert run(["plan", vectors_run, "--topology", "v5e:2x2", "--json"]) == 0
-    found = json.loads(capsys.readouterr().out)
+    found = json.loads(done("plan", vectors_run, "--topology", "v5e:2x2", "--json").out)
     [phase] = found["phases"]
     assert phase["flops"] == 3 * 7 * encoder_flops(MODEL, 32, 32)
     assert phase["at_best"]["sequences_per_second"] == pytest.approx(36 / phase["at_best"]["step_seconds"])
@@ -128,12 +118,10 @@ def test_a_run_for_vectors_is_planned_in_texts_a_second(vectors_run, monkeypatch
     assert 0 <= sum(leaf.size for leaf in shapes) - found["parameters"] < 128 * 16  # the vocabulary's padding
 
 
-def test_parameters_are_those_of_the_run(vectors_run, tmp_path, capsys):
-    assert run(["params", vectors_run]) == 0
-    shown = capsys.readouterr().out
+def test_parameters_are_those_of_the_run(vectors_run, tmp_path, done):
+    shown = done("params", vectors_run).out
     assert "total without heads" in shown and "pooler" not in shown and "total with heads" not in shown
-    (tmp_path / "tags").mkdir()
-    write_config(tmp_path / "tags" / "config.json", settings("class"))
-    assert run(["params", str(tmp_path / "tags")]) == 0
-    shown = capsys.readouterr().out
+    (tmp_path / "class").mkdir()
+    write_config(tmp_path / "class" / "config.json", settings("class"))
+    shown = done("params", tmp_path / "class").out
     assert "pooler" in shown and "task dense" in shown and "total with heads" in shown and "MLM" not in shown

@@ -19,8 +19,8 @@ def home(tiny_run, corpus, tmp_path, monkeypatch):
     (tmp_path / "link").symlink_to(NAME)
     (tmp_path / "in put").mkdir()
     shutil.copy(corpus, tmp_path / "in put" / "é.txt")
-    rows = [f"The {word} sees the house.\t{number % 2}" for number, word in enumerate(["old", "cat", "dog"] * 8)]
-    (tmp_path / "in put" / "rows.tsv").write_text("\n".join(["sentence\tlabel", *rows]) + "\n")
+    rows = "The cat sees the house.\t0\nThe dog sees the river.\t1\n" * 12
+    (tmp_path / "in put" / "rows.tsv").write_text(f"sentence\tlabel\n{rows}")
     (tmp_path / "here").mkdir()
     monkeypatch.chdir(tmp_path / "here")
     monkeypatch.setenv("HOME", str(tmp_path))

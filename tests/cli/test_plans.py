@@ -4,7 +4,6 @@ import json
 
 import pytest
 
-from bert_jax.cli.main import run
 from bert_jax.config.finetune import FinetuneConfig
 from bert_jax.config.fitted import AdaptConfig, ScratchConfig
 from bert_jax.config.run import RunConfig
@@ -49,12 +48,11 @@ def test_a_dry_run_of_a_task_reads_its_rows(tiny_run, tmp_path, done):
     assert [path.name for path in tmp_path.iterdir()] == ["rows.jsonl"]
 
 
-def test_what_can_not_fit_is_refused_before_anything_is_written(config_file, tmp_path, capsys, monkeypatch):
+def test_what_can_not_fit_is_refused_before_anything_is_written(config_file, tmp_path, refused, monkeypatch):
     monkeypatch.setattr("bert_jax.training.devices.device_memory", lambda device: 10_000)
     for flags in ([], ["--dry-run"]):
-        assert run(["pretrain", str(config_file), "--workdir", str(tmp_path / "run"), *flags]) == 2
-        said = capsys.readouterr().err
-        assert said.count("\n") == 1 and "a step of 8 rows of 32 tokens (--phases.0.batch-size) takes about" in said
+        said = refused("pretrain", config_file, "--workdir", tmp_path / "run", *flags)
+        assert "a step of 8 rows of 32 tokens (--phases.0.batch-size) takes about" in said
         assert "each has 0.01 MB; give a smaller model or --mesh.fsdp over more devices" in said
     assert not list(tmp_path.iterdir())
 
@@ -68,13 +66,11 @@ def test_what_can_not_fit_is_refused_before_anything_is_written(config_file, tmp
         ("finetune squad --init RUN", FinetuneConfig),
     ],
 )
-def test_a_printed_config_is_one_that_builds_the_same(command, kind, tmp_path, capsys):
-    changed = ["--workdir", str(tmp_path / "run"), "--seed", "7", "--print-config"]
-    assert run([*command.split(), *changed]) == 0
-    printed = capsys.readouterr().out
+def test_a_printed_config_is_one_that_builds_the_same(command, kind, tmp_path, done):
+    changed = ["--workdir", tmp_path / "run", "--seed", "7", "--print-config"]
+    printed = done(*command.split(), *changed).out
     (tmp_path / "mine.py").write_text(printed)
-    assert run([command.split()[0], str(tmp_path / "mine.py"), *changed]) == 0
-    assert capsys.readouterr().out == printed and "seed=7" in printed
+    assert done(command.split()[0], tmp_path / "mine.py", *changed).out == printed
     assert {path.name for path in tmp_path.iterdir()} == {"mine.py"}
     built = {}
     exec(printed, built)

@@ -19,6 +19,11 @@ def models(tmp_path_factory) -> dict[str, str]:
     return {"folder": str(FOLDER), "run": str(imported)}
 
 
+@pytest.fixture(params=["folder", "run"])
+def model(request, models) -> str:
+    return models[request.param]
+
+
 @pytest.fixture
 def text(tmp_path) -> str:
     (tmp_path / "text.txt").write_text(stories(40))
@@ -33,33 +38,28 @@ def test_its_encoder_is_pretrained_further_and_then_has_a_head(models, text, tmp
     done("fill-mask", tmp_path / "run", "a [MASK]")
 
 
-@pytest.mark.parametrize("kind", ["folder", "run"])
-@pytest.mark.parametrize("command", [["params"], ["bench", "--batch-size", "2", "--length", "8", "--seconds", "0.1"]])
+@pytest.mark.parametrize("command, flags", [("params", ""), ("bench", "--batch-size 2 --length 8 --seconds 0.1")])
 @pytest.mark.long(first=1)
-def test_commands_that_need_its_sizes_take_it(models, kind, command, done):
-    done(command[0], models[kind], *command[1:])
+def test_commands_that_need_its_sizes_take_it(model, command, flags, done):
+    done(command, model, *flags.split())
 
 
-@pytest.mark.parametrize("kind", ["folder", "run"])
-def test_the_doctor_takes_it_and_names_the_vocabulary_and_no_smaller_model(models, kind, text, done, monkeypatch):
-    monkeypatch.setattr("bert_jax.training.estimate._PRODUCT_SIZE", 64)
-    shown = " ".join(done("doctor", text, "--config", models[kind]).out.split())
+def test_the_doctor_takes_it_and_names_the_vocabulary_and_no_smaller_model(model, text, done):
+    shown = " ".join(done("doctor", text, "--config", model).out.split())
     assert "one trained on the text has" in shown and "by bert-jax vocab --extend, or begin a new model" in shown
     _, advice = shown.split("What to change")
     assert "smaller model" not in advice and "--vocabulary.size" not in advice
 
 
-@pytest.mark.parametrize("kind", ["folder", "run"])
-def test_its_vocabulary_is_extended(models, kind, tmp_path, done):
+def test_its_vocabulary_is_extended(model, tmp_path, done):
     (tmp_path / "words.txt").write_text("zebra\n")
-    done("vocab", "--extend", models[kind], "--words", tmp_path / "words.txt", "--output", tmp_path / "longer.txt")
+    done("vocab", "--extend", model, "--words", tmp_path / "words.txt", "--output", tmp_path / "longer.txt")
     assert (tmp_path / "longer.txt").read_text().endswith("\nzebra\n")
 
 
-@pytest.mark.parametrize("kind", ["folder", "run"])
-def test_what_needs_a_head_says_how_to_train_it(models, kind, tmp_path, refused):
+def test_what_needs_a_head_says_how_to_train_it(model, tmp_path, refused):
     (tmp_path / "lines.txt").write_text("a text\n")
-    for words in (["fill-mask", models[kind], "a [MASK]"], ["score", models[kind], tmp_path / "lines.txt"]):
+    for words in (["fill-mask", model, "a [MASK]"], ["score", model, tmp_path / "lines.txt"]):
         assert "--workdir RUN --data.source TEXT" in refused(*words)
 
 

@@ -5,7 +5,6 @@ import sys
 import pytest
 from extras import skip_without
 
-from bert_jax.cli.main import run as bert_jax
 from bert_jax.config.operation import HostsConfig, PreparationConfig
 from bert_jax.config.run import RunConfig
 from bert_jax.config.settings import SettingsError
@@ -53,18 +52,16 @@ def folder(made, monkeypatch):
 @pytest.mark.parametrize(
     "line",
     [
-        "pretrain run --workdir new",
-        "pretrain run --workdir new --dry-run",
         "pretrain run --workdir new --data.held-out 0.2",
+        "pretrain run --workdir new --dry-run",
         "pretrain run --workdir new --print-config",
         "prepare run --workdir new",
         "evaluate run --data {corpus}",
     ],
 )
 @pytest.mark.long
-def test_what_needs_the_code_is_refused(folder, corpus, line, capsys):
-    assert bert_jax(line.format(corpus=corpus).split()) == 2
-    assert capsys.readouterr().err.strip().splitlines()[-1].endswith(f"add --data.words={WORDS}")
+def test_what_needs_the_code_is_refused(folder, corpus, line, refused):
+    assert refused(*line.format(corpus=corpus).split()).endswith(f"add --data.words={WORDS}")
     assert not (folder / "imported").exists() and not (folder / "new").exists()
 
 
@@ -80,18 +77,17 @@ def test_what_needs_the_code_is_refused(folder, corpus, line, capsys):
     ],
 )
 @pytest.mark.long
-def test_what_does_not_need_the_code_works_without_it(folder, line):
-    assert bert_jax(line.split()) == 0
+def test_what_does_not_need_the_code_works_without_it(folder, line, done):
+    done(*line.split())
     assert not (folder / "imported").exists()
 
 
 @pytest.mark.long
-def test_code_that_is_named_again_is_run(folder, corpus, tmp_path, capsys):
-    assert bert_jax(["prepare", "run", "--workdir", str(tmp_path / "new"), "--data.words", WORDS]) == 0
+def test_code_that_is_named_again_is_run(folder, corpus, tmp_path, done, refused):
+    done("prepare", "run", "--workdir", tmp_path / "new", "--data.words", WORDS)
     assert (folder / "imported").exists()
-    assert bert_jax(["evaluate", "run", "--data", str(corpus), "--words", WORDS]) == 0
-    assert bert_jax(["evaluate", "run", "--data", str(corpus), "--words", "other:cut"]) == 2
-    assert f"was prepared with {WORDS}" in capsys.readouterr().err
+    done("evaluate", "run", "--data", corpus, "--words", WORDS)
+    assert f"was prepared with {WORDS}" in refused("evaluate", "run", "--data", corpus, "--words", "other:cut")
 
 
 def test_a_run_as_config_chooses_no_server(made, tmp_path, capsys):
@@ -119,12 +115,11 @@ def test_options_of_spark_with_secrets_are_refused():
     ("setting", "value"),
     [("data.source", "text:s3://bucket/a.txt"), ("data.source", "hf:OWNER/SET:train#text"), ("init", "owner/model")],
 )
-def test_a_place_elsewhere_that_a_run_alone_names_is_not_opened(made, tmp_path, capsys, setting, value, monkeypatch):
+def test_a_place_elsewhere_that_a_run_alone_names_is_not_opened(made, tmp_path, refused, setting, value, monkeypatch):
     monkeypatch.setattr("bert_jax.system.bucket._check_answers", lambda scheme, bucket: pytest.fail("was asked"))
     _, config = made
     RunDirectory(tmp_path / "run").open(config.set({setting: value, "logging.mlflow": None}))
-    assert bert_jax(["prepare", str(tmp_path / "run"), "--workdir", str(tmp_path / "new")]) == 2
-    said = capsys.readouterr().err
+    said = refused("prepare", tmp_path / "run", "--workdir", tmp_path / "new")
     assert f"names {value}, which isn't on this machine" in said and f"add --{setting}=" in said
     assert not (tmp_path / "new").exists()
 
@@ -137,8 +132,8 @@ def test_rows_elsewhere_that_a_run_alone_names_are_not_read(vectors_run, monkeyp
         predictor.measure()
 
 
-def test_a_place_here_that_a_run_alone_names_is_said(made, tmp_path, capsys, corpus):
+def test_a_place_here_that_a_run_alone_names_is_said(made, tmp_path, done):
     _, config = made
     RunDirectory(tmp_path / "run").open(config.set({"data.words": None, "logging.mlflow": None}))
-    assert bert_jax(["prepare", str(tmp_path / "run"), "--workdir", str(tmp_path / "new")]) == 0
-    assert f"data.source is {config.data.source[0]}, as recorded in" in capsys.readouterr().err
+    said = done("prepare", tmp_path / "run", "--workdir", tmp_path / "new").err
+    assert f"data.source is {config.data.source[0]}, as recorded in" in said

@@ -89,7 +89,6 @@ REFUSALS = {
     "search {vectors} absent.npz q": "absent.npz can't be read (No such file or directory)",
     "search {vectors} . q": "can't be read (Is a directory)",
     "search {vectors} empty.txt q": "empty.txt has nothing to search; give a corpus with texts",
-    "search {vectors} blank.txt q": "blank.txt has nothing to search",
     "search {vectors} none.npz q": "none.npz has nothing to search",
     "search {vectors} wide.npz q": "wide.npz has vectors of 64 numbers, and those of this search have 32; give a file that",
     "search {vectors} narrow.npz q": "vectors of 8 numbers, and those of this search have 32; search with --width=8, or",

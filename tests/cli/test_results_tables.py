@@ -8,29 +8,25 @@ from bert_jax.run.remarks import behind_words
 from bert_jax.run.results import Results
 
 RESULTS = {"task": "x", "metric": "accuracy", "score": 0.75, "accuracy": 0.75, "dev_rows": 4, "steps": 8}
+HALF = {"baseline": {"accuracy": 0.5}}
+NUMBERS = {"metric": "pearson", "squared_error": 3.0, "baseline": {"pearson": 0.0, "squared_error": 2.0}}
+TAGS = {"metric": "entity_f1", "baseline": {"accuracy": 0.9, "entity_f1": 0.0}}
 LEARNED_NOTHING = ": little or nothing was learned from the texts. Try another learning rate"
 
 
 @pytest.mark.parametrize(
     "changes, sentence",
     [
-        ({"baseline": {"accuracy": 0.5}}, ""),
+        (HALF, ""),
         ({"baseline": {"accuracy": 0.75}}, "The model is no better than the baseline, which gives the most frequent"),
+        (HALF | {"constant_prediction": "[b]even"}, "The model predicts '[b]even' for every row"),
+        (HALF | {"constant_prediction": []}, "The model predicts [] for every row"),
         (
-            {"baseline": {"accuracy": 0.5}, "constant_prediction": "[b]even"},
-            "The model predicts '[b]even' for every row",
-        ),
-        ({"baseline": {"accuracy": 0.5}, "constant_prediction": []}, "The model predicts [] for every row"),
-        (
-            {"metric": "pearson", "score": -0.1, "squared_error": 3.0}
-            | {"baseline": {"pearson": 0.0, "squared_error": 2.0}},
-            "The model is no better than the baseline, which gives the mean of the numbers for every row",
+            NUMBERS | {"score": -0.1},
+            "is no better than the baseline, which gives the mean of the numbers for every row",
         ),
         ({"score": 1.0, "baseline": {"accuracy": 1.0}, "constant_prediction": "even"}, ""),  # so are all dev rows
-        (
-            {"metric": "entity_f1", "baseline": {"accuracy": 0.9, "entity_f1": 0.0}},
-            "Giving every word the most frequent tag would be right more often than the model",
-        ),
+        (TAGS, "Giving every word the most frequent tag would be right more often than the model"),
     ],
 )
 def test_a_model_that_learned_nothing_is_named(changes, sentence, capsys):
@@ -40,15 +36,14 @@ def test_a_model_that_learned_nothing_is_named(changes, sentence, capsys):
 
 
 def test_numbers_of_a_wrong_scale_are_named_and_not_called_unlearned(capsys):
-    numbers = {"metric": "pearson", "squared_error": 3.0, "baseline": {"pearson": 0.0, "squared_error": 2.0}}
-    print_task_results(Results.model_validate(RESULTS | numbers))
+    print_task_results(Results.model_validate(RESULTS | NUMBERS))
     printed = capsys.readouterr().out
     assert "The squared error is larger than that of the mean" in printed and LEARNED_NOTHING not in printed
 
 
 def test_a_class_that_is_never_predicted_is_said_below_the_scores(capsys):
     found = class_metrics([0, 0, 1, 2], [0, 0, 1, 1], ("cat", "dog", "[eel]")).content
-    print_task_results(Results.model_validate(RESULTS | found | {"baseline": {"accuracy": 0.5}}))
+    print_task_results(Results.model_validate(RESULTS | found | HALF))
     printed = capsys.readouterr().out
     assert "Never predicted: 1 of 3 classes, by rows '[eel]' (1). More epochs (--task.epochs)" in printed
     lines = [line.replace("│", " ").split() for line in printed.splitlines()]

@@ -40,10 +40,8 @@ def folder(tmp_path, monkeypatch):
     (tmp_path / "pairs").mkdir()
     for number, name in enumerate(("order", "words")):
         texts = [story(number + seed)[0].split()[:8] for seed in range(4)]
-        rows = [
-            {"sentence_good": " ".join(text), "sentence_bad": " ".join(text[::-1]), "field": "syntax"} for text in texts
-        ]
-        rows.append({"sentence_good": "same", "sentence_bad": "same", "field": "syntax"})
+        pairs = [(" ".join(text), " ".join(text[::-1])) for text in texts] + [("same", "same")]
+        rows = [{"sentence_good": good, "sentence_bad": bad, "field": "syntax"} for good, bad in pairs]
         (tmp_path / "pairs" / f"{name}.jsonl.gz").write_bytes(gzip.compress("\n".join(map(json.dumps, rows)).encode()))
     return tmp_path
 
@@ -98,9 +96,8 @@ def test_a_closed_standard_input_is_refused_at_once(tiny_run):
 def test_a_file_gets_the_rows_and_on_request_each_token(bert, tiny_run, folder, score):
     totals, _ = score(tiny_run.path, "lines.txt", "scores.jsonl", "--tokens", "--method", "word", "--json")
     rows = [json.loads(line) for line in (folder / "scores.jsonl").read_text().splitlines()]
-    assert (
-        len(rows) == 4 and totals[0]["method"] == "word" and totals[0]["tokens"] == sum(row["tokens"] for row in rows)
-    )
+    assert len(rows) == 4 and totals[0]["method"] == "word"
+    assert totals[0]["tokens"] == sum(row["tokens"] for row in rows)
     first = next(bert.score_stream(LINES[:1], "word"))
     assert rows[0]["pieces"] == [bert.tokenizer.spelled(number) for number in first.ids]
     assert rows[0]["scores"] == pytest.approx(first.logs.tolist(), abs=1e-5)
@@ -122,13 +119,11 @@ def test_kept_accuracies_stand_in_the_report_and_do_no_harm(tiny_copy, folder, s
     section = minimal_pairs(RunSummary(tiny_copy.path)).markup
     assert "mean of 2 files at step 12" in section and f"{found['accuracy']:.3f}" in section and "By field" in section
     done("verify", tiny_copy.path)
-    tiny_copy.pairs_file.write_text(
-        '{"score": 0.5, "files": {"<b>": 0.5, "x": "y"}, "groups": {"g": 7}, "steps": "no"}'
-    )
+    damaged = '{"score": 0.5, "files": {"<b>": 0.5, "x": "y"}, "groups": {"g": 7}, "steps": "no"}'
+    tiny_copy.pairs_file.write_text(damaged)
     summary = RunSummary(tiny_copy.path)
-    assert "&lt;b&gt;" in minimal_pairs(summary).markup and "pairs.json that can't be read" in " ".join(
-        summary.problems
-    )
+    assert "&lt;b&gt;" in minimal_pairs(summary).markup
+    assert "pairs.json that can't be read" in " ".join(summary.problems)
     tiny_copy.pairs_file.write_text("[]")
     summary = RunSummary(tiny_copy.path)
     assert not minimal_pairs(summary) and "pairs.json can't be read" in summary.problems[-1]

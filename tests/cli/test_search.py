@@ -67,8 +67,7 @@ def test_the_ids_of_a_table_are_printed(vectors_run, folder, expected, found, do
 
 
 @pytest.mark.parametrize(
-    "source",
-    ["lines.txt", "lines.txt.gz", "lines.txt.zst", "rows.jsonl --texts body", "rows.tsv --texts body"],
+    "source", ["lines.txt.gz", "lines.txt.zst", "rows.jsonl --texts body", "rows.tsv --texts body"]
 )
 def test_texts_of_every_form_are_searched(found, expected, source):
     hits, said = found(*source.split(), "--top", "3")
@@ -121,9 +120,8 @@ def test_a_pretrained_run_is_searched_with_a_warning(tiny_run, folder, done):
 
 
 def test_a_corpus_comes_from_standard_input(vectors_run):
-    process = program(
-        COMMAND, "search", vectors_run.path, "-", "the dog", "--json", stdin=subprocess.PIPE, stdout=subprocess.PIPE
-    )
+    pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE}
+    process = program(COMMAND, "search", vectors_run.path, "-", "the dog", "--json", **pipes)
     out, _ = process.communicate(b"The cat.\n\nThe dog.\n")
     assert process.returncode == 0 and {hit["row"] for hit in json.loads(out)["hits"]} == {1, 3}
 

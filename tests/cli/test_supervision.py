@@ -3,12 +3,12 @@
 import os
 import signal
 import subprocess
+from unittest.mock import Mock
 
 import pytest
 from conftest import program
 
 from bert_jax.cli import supervision
-from bert_jax.cli.main import run
 from bert_jax.system.errors import UsageError
 
 SUPERVISING = """
@@ -42,13 +42,9 @@ def test_a_signal_reaches_the_run_from_the_system_or_a_terminal(tmp_path, send, 
     assert process.wait(20) == 143
 
 
-def test_a_host_that_misses_its_model_joins_the_others_first(tmp_path, monkeypatch, capsys):
-    def joined(_):
-        raise UsageError("joined the others")
-
-    monkeypatch.setattr(supervision, "on_all_hosts", joined)
+def test_a_host_that_misses_its_model_joins_the_others_first(tmp_path, monkeypatch, refused):
+    monkeypatch.setattr(supervision, "on_all_hosts", Mock(side_effect=UsageError("joined the others")))
     line = ["finetune", "sst2", "--init", str(tmp_path / "absent"), "--workdir", str(tmp_path / "run")]
-    assert run([*line, "--hosts.coordinator", "127.0.0.1:1", "--hosts.count", "2", "--hosts.index", "1"]) == 2
-    assert "joined the others" in capsys.readouterr().err
-    assert run(line) == 2
-    assert "absent; give a run" in capsys.readouterr().err
+    host = "--hosts.coordinator 127.0.0.1:1 --hosts.count 2 --hosts.index 1".split()
+    assert "joined the others" in refused(*line, *host)
+    assert "absent; give a run" in refused(*line)

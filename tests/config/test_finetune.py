@@ -4,7 +4,6 @@ import pytest
 
 from bert_jax.config.finetune import FinetuneConfig
 from bert_jax.config.model import ModelConfig
-from bert_jax.config.settings import SettingsError
 from bert_jax.config.task import TaskConfig
 from bert_jax.config.training import Phase
 from bert_jax.run.config_files import find_config, names_for
@@ -38,11 +37,6 @@ def test_a_task_without_a_name_is_called_like_its_rows(train, name):
     assert config.run_config(ModelConfig.tiny(), config.task, "", phase).task.name == name
     named = config.change(task={"name": "stars"})
     assert named.run_config(ModelConfig.tiny(), named.task, "", phase).task.name == "stars"
-
-
-def test_a_batch_that_does_not_divide_is_refused():
-    with pytest.raises(SettingsError, match="--task.batch-size=32 is not a multiple of --execution.accumulation=5"):
-        FinetuneConfig(task=TaskConfig(name="x", kind="class"), execution={"accumulation": 5})
 
 
 @pytest.mark.parametrize("name, rate", [("classes", 5e-5), ("squad", 3e-5), ("vectors", 2e-5)])

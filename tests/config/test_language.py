@@ -9,15 +9,12 @@ from bert_jax.config.settings import SettingsError
 @pytest.mark.parametrize(
     "named, code",
     [
-        ("en", "en"),
         ("eng", "en"),
         ("English", "en"),
-        ("english", "en"),
         ("chinese", "zh"),
         ("zh-hant", "zh-Hant"),
         ("pt_BR", "pt-BR"),
         ("Deutsch", "de"),
-        ("sw", "sw"),
     ],
 )
 def test_codes_and_names_are_known(named, code):
@@ -40,14 +37,7 @@ def test_what_was_probably_meant_is_said():
 
 @pytest.mark.parametrize(
     "code, encoding",
-    [
-        ("zh", "GB18030"),
-        ("zh-Hant", "BIG5"),
-        ("ja", "SHIFT_JIS"),
-        ("ru", "WINDOWS-1251"),
-        ("pt-BR", "WINDOWS-1252"),
-        ("de", "WINDOWS-1252"),
-    ],
+    [("zh", "GB18030"), ("zh-Hant", "BIG5"), ("ja", "SHIFT_JIS"), ("ru", "WINDOWS-1251"), ("pt-BR", "WINDOWS-1252")],
 )
 def test_the_usual_encoding_of_a_language_can_write_its_name(code, encoding):
     assert usual_encoding(code) == encoding

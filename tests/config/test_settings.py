@@ -9,123 +9,85 @@ import bert_jax
 from bert_jax.config.data import DataConfig, VocabularyConfig
 from bert_jax.config.model import ModelConfig
 from bert_jax.config.objective import ObjectiveConfig, num_predictions
-from bert_jax.config.operation import LoggingConfig
+from bert_jax.config.operation import HostsConfig, LoggingConfig
 from bert_jax.config.run import RunConfig
 from bert_jax.config.settings import Settings, SettingsError
 from bert_jax.config.training import OptimizerConfig, Phase, same_until
 from bert_jax.system.errors import UsageError
 
 ROOT = Path(bert_jax.__file__).parent
+NARROW = {"hidden_size": 33, "num_heads": 1}
+LONG_WARMUP = {"schedule": "warmup_stable_decay", "warmup": 0.6, "decay_share": 0.5}
+PHASE = {"steps": 1, "length": 64, "batch_size": 8}
+NEXT = {"predict": "next", "pair": "none"}
+
+
+def run_set(**settings) -> RunConfig:
+    """The default run with settings by their dotted names."""
+    return RunConfig().set(settings)
 
 
 @pytest.mark.parametrize(
-    "make, words",
+    "kind, settings, words",
     [
-        (lambda: ModelConfig(**{"self": 1}), ["--model.self: there is no such setting"]),
-        (lambda: ModelConfig(hidden_size=2**63), ["hidden-size=9223372036854775808", "at most 1,048,576"]),
-        (lambda: ModelConfig(vocabulary_size=2**63), ["vocabulary-size=9223372036854775808", "at most 16,777,216"]),
-        (lambda: ModelConfig(num_layers=10**6), ["num-layers=1000000", "at most 1,000"]),
-        (lambda: ModelConfig(layer_norm_epsilon=1e308), ["layer-norm-epsilon=1e+308", "at most 0.01"]),
-        (lambda: ModelConfig(layer_norm_epsilon=1e-320), ["layer-norm-epsilon=1e-320", "at least 1e-30"]),
-        (lambda: Phase(steps=2**63, length=128, batch_size=8), ["steps=9223372036854775808", "below 2,147,483,648"]),
-        (lambda: ModelConfig(num_layer=2), ["--model.num-layer:", "did you mean num_layers"]),
+        (ModelConfig, {"self": 1}, ["--model.self: there is no such setting"]),
+        (ModelConfig, {"num_layer": 2}, ["--model.num-layer:", "did you mean num_layers"]),
+        (ModelConfig, {"hidden_size": 2**63}, ["hidden-size=9223372036854775808", "at most 1,048,576"]),
+        (ModelConfig, {"vocabulary_size": 2**63}, ["vocabulary-size=9223372036854775808", "at most 16,777,216"]),
+        (ModelConfig, {"num_layers": 10**6}, ["num-layers=1000000", "at most 1,000"]),
+        (ModelConfig, {"layer_norm_epsilon": 1e-320}, ["layer-norm-epsilon=1e-320", "at least 1e-30"]),
+        (ModelConfig, {"layer_norm_epsilon": 1e308}, ["layer-norm-epsilon=1e+308", "at most 0.01"]),
+        (ModelConfig, {"num_layers": "x" * 5000}, [f"num-layers={'x' * 60}...: expected a whole number above 0"]),
+        (ModelConfig, {"dropout": float("nan")}, ["--model.dropout=nan: expected a number"]),
+        (ModelConfig, NARROW | {"positions": "rotary"}, ["hidden-size=33", "num-heads=1", "heads 33 wide", "rotary"]),
+        (ModelConfig, NARROW | {"positions": "sinusoidal"}, ["hidden-size=33", "even width"]),
+        (ModelConfig, {"local_window": 64}, ["local-window=64", "global-every=1", "give --model.global-every"]),
+        (ModelConfig, {"global_every": 3}, ["global-every=3", "local-window=None"]),
+        (ModelConfig, {"norm": "pre", "shared_layers": True}, ["norm=pre", "set --model.no-shared-layers"]),
+        (ModelConfig, {"activation": "relu"}, ["activation=relu", "gelu_tanh"]),
+        (OptimizerConfig, {"name": "adam"}, ["--optimizer.name=adam: expected one of adamw, lamb, muon"]),
+        (OptimizerConfig, LONG_WARMUP, ["warmup=0.6", "decay-share=0.5", "more than 1"]),
+        (Phase, PHASE | {"steps": 2**63}, ["steps=9223372036854775808", "below 2,147,483,648"]),
+        (Phase, PHASE | {"steps": -5}, ["steps=-5: expected a whole number above 0"]),
+        (Phase, {"steps": 5}, ["length is missing; give a whole number of at least 8", "(Tokens of a row"]),
+        (RunConfig, {"seed": -1}, ["--seed=-1: expected a whole number of at least 0"]),
+        (RunConfig, {"phases": ()}, ["--phases=(): expected one or more"]),
+        (RunConfig, {"phases": 3}, ["--phases=3: expected one or more, each a Phase"]),
+        (RunConfig, {"phases": [{"steps": 5}]}, ["--phases.0.length is missing", "--phases.0.batch-size is"]),
+        (RunConfig, {"phases": [PHASE | {"length": 600}]}, ["length=600", "max-positions=512"]),
+        (RunConfig, {"phases": [PHASE | {"steps": 2**30}]}, ["phases.0", "a phase may have 4,294,967,296"]),
+        (RunConfig, {"phases": [PHASE | {"rotary_base": 50.0}]}, ["--phases.0.rotary-base=50", "positions=rotary"]),
+        (RunConfig, {"phases": [PHASE], "execution": {"accumulation": 3}}, ["batch-size=8", "accumulation=3"]),
+        (RunConfig, {"profile_steps": "5:3"}, ["profile-steps=5:3", "FIRST:LAST"]),
+        (RunConfig, {"profile_steps": "5:2000000"}, ["profile-steps=5:2000000", "1,000,000 steps"]),
+        (RunConfig, {"model": {"causal": True}}, ["--model.causal with", "set --objective.predict=next"]),
+        (RunConfig, {"objective": NEXT}, ["predict=next with --model.no-causal", "set --model.causal"]),
+        (RunConfig, {"data": {"whole_sentences": False}}, ["--data.no-whole-sentences", "set --objective.pair=none"]),
+        (RunConfig, {"data": {"across_documents": False}}, ["--data.no-across-documents", "without pairs"]),
+        (ObjectiveConfig, {"mask_probability": 0.9, "random_probability": 0.2}, ["0.9", "0.2", "more than 1"]),
+        (ObjectiveConfig, {"predict": "next"}, ["predict=next", "pair=next_sentence", "set --objective.pair=none"]),
+        (ObjectiveConfig, {"units": "piece:x"}, ["units=piece:x: expected piece, word", "word:0.7 phrase:0.3"]),
+        (run_set, {"phases.0.units": "ngrams"}, ["units=ngrams: expected piece, word", "did you mean ngram?"]),
+        (run_set, {"phases.0.units": "word:0.5 entity"}, ["0.5 entity has weights for some kinds only"]),
+        (run_set, {"phases.0.units": "entity"}, ["--phases.0.units=entity: no entities are marked"]),
+        (run_set, {"model.num_heads": 7}, ["--model.hidden-size=768", "--model.num-heads=7"]),
+        (run_set, {"model.num_head": 7}, ["--model.num-head: there is no such setting"]),
+        (HostsConfig, {"coordinator": "10.0.0.1:8476", "count": 2, "index": 2}, ["must be less than --hosts.count=2"]),
+        (VocabularyConfig, {"kind": "byte_bpe", "size": 260}, ["size=260", "the 261 special pieces and bytes"]),
+        (DataConfig, {"source": ()}, ["source=(): expected one or more"]),
         (
-            lambda: ModelConfig(hidden_size=33, num_heads=1, positions="rotary"),
-            ["hidden-size=33", "num-heads=1", "heads 33 wide", "rotary"],
+            DataConfig,
+            {"source": ("a", "b", "a")},
+            ["--data.source=a b a names a source twice; use --data.weights to see it more"],
         ),
-        (lambda: ModelConfig(local_window=64), ["local-window=64", "global-every=1", "give --model.global-every"]),
-        (lambda: ModelConfig(global_every=3), ["global-every=3", "local-window=None"]),
-        (
-            lambda: ModelConfig(norm="pre", shared_layers=True),
-            ["norm=pre", "shared-layers", "set --model.no-shared-layers"],
-        ),
-        (
-            lambda: RunConfig(phases=({"steps": 1, "length": 8, "batch_size": 1, "rotary_base": 50.0},)),
-            ["--phases.0.rotary-base=50", "positions=learned", "set --model.positions=rotary"],
-        ),
-        (
-            lambda: ModelConfig(hidden_size=33, num_heads=1, positions="sinusoidal"),
-            ["hidden-size=33", "even width"],
-        ),
-        (
-            lambda: OptimizerConfig(schedule="warmup_stable_decay", warmup=0.6, decay_share=0.5),
-            ["warmup=0.6", "decay-share=0.5", "more than 1"],
-        ),
-        (lambda: OptimizerConfig(name="adam"), ["--optimizer.name=adam: expected one of adamw, lamb, muon"]),
-        (lambda: ModelConfig(dropout=1.0), ["--model.dropout=1.0: expected a number of at least 0 and below 1"]),
-        (lambda: ModelConfig(activation="relu"), ["activation=relu", "gelu_tanh"]),
-        (lambda: RunConfig(model={"num_head": 7}), ["--model.num-head:", "did you mean num_heads"]),
-        (lambda: RunConfig(seed=-1), ["--seed=-1: expected a whole number of at least 0"]),
-        (lambda: RunConfig(phases=()), ["--phases=(): expected one or more"]),
-        (lambda: RunConfig(phases=(Phase(steps=1, length=600, batch_size=4),)), ["length=600", "max-positions=512"]),
-        (
-            lambda: RunConfig(phases=(Phase(steps=1, length=64, batch_size=6),), execution={"accumulation": 4}),
-            ["batch-size=6", "accumulation=4"],
-        ),
-        (
-            lambda: RunConfig(phases=(Phase(steps=2**30, length=64, batch_size=8),)),
-            ["phases.0", "a phase may have 4,294,967,296"],
-        ),
-        (lambda: RunConfig(profile_steps="3-5"), ["profile-steps=3-5: expected a text like 100:110, or None"]),
-        (lambda: RunConfig(profile_steps="5:3"), ["profile-steps=5:3", "FIRST:LAST"]),
-        (lambda: RunConfig(profile_steps="5:2000000"), ["profile-steps=5:2000000", "1,000,000 steps"]),
-        (lambda: ObjectiveConfig(mask_probability=0.9, random_probability=0.2), ["0.9", "0.2", "more than 1"]),
-        (lambda: Phase(steps=-5, length=16, batch_size=4), ["steps=-5: expected a whole number above 0"]),
-        (lambda: Phase(steps=5), ["length is missing; give a whole number of at least 8", "(Tokens of a row"]),
-        (lambda: RunConfig(phases=({"steps": 5},)), ["--phases.0.length is missing", "--phases.0.batch-size is"]),
-        (lambda: RunConfig(phases=3), ["--phases=3: expected one or more, each a Phase"]),
-        (lambda: ModelConfig(num_layers="x" * 5000), [f"num-layers={'x' * 60}...: expected a whole number above 0"]),
-        (lambda: ModelConfig(dropout=float("nan")), ["--model.dropout=nan: expected a number"]),
-        (lambda: ObjectiveConfig(predict="next"), ["predict=next", "pair=next_sentence", "set --objective.pair=none"]),
-        (
-            lambda: RunConfig(model={"causal": True}),
-            ["--model.causal with --objective.predict=masked", "set --objective.predict=next"],
-        ),
-        (
-            lambda: RunConfig(objective={"predict": "next", "pair": "none"}),
-            ["predict=next with --model.no-causal", "set --model.causal"],
-        ),
-        (
-            lambda: RunConfig(data={"whole_sentences": False}),
-            ["--data.no-whole-sentences", "pair=next_sentence", "set --objective.pair=none"],
-        ),
-        (
-            lambda: RunConfig(data={"across_documents": False}),
-            ["--data.no-across-documents", "sequences without pairs"],
-        ),
-        (
-            lambda: ObjectiveConfig(units="ngrams"),
-            ["--objective.units=ngrams: expected piece, word", "did you mean ngram?"],
-        ),
-        (
-            lambda: RunConfig().set({"phases.0.units": "ngrams"}),
-            ["--phases.0.units=ngrams: expected piece, word", "did you mean ngram?"],
-        ),
-        (
-            lambda: RunConfig().set({"phases.0.units": "word:0.5 entity"}),
-            ["--phases.0.units=word:0.5 entity has weights for some kinds only"],
-        ),
-        (lambda: RunConfig().set({"phases.0.units": "entity"}), ["--phases.0.units=entity: no entities are marked"]),
-        (lambda: RunConfig().set({"model.num_heads": 7}), ["--model.hidden-size=768", "--model.num-heads=7"]),
-        (lambda: RunConfig().set({"model.num_head": 7}), ["--model.num-head: there is no such setting"]),
-        (lambda: ObjectiveConfig(units="piece:x"), ["units=piece:x: expected piece, word", "word:0.7 phrase:0.3"]),
-        (lambda: VocabularyConfig(kind="byte_bpe", size=260), ["size=260", "the 261 special pieces and bytes"]),
-        (lambda: DataConfig(source=()), ["source=(): expected one or more"]),
-        (lambda: DataConfig(source=("a", "b", "a")), ["--data.source=a b a names a source twice"]),
-        (lambda: DataConfig(source=("a", "b"), weights=(1,)), ["1 number for 2 sources; give one for each"]),
-        (lambda: DataConfig(source="a", weights=(1, 2)), ["2 numbers for 1 source;"]),
-        (lambda: DataConfig(source=("a", "b"), weights=(1, 0)), ["weights.1=0: expected finite numbers above 0"]),
-        (lambda: DataConfig(source=("a", "b"), weights=(1, 1e5)), ["gives a source 1e-05", "0.0001 or more"]),
-        (lambda: DataConfig(source=("a", "b", "c"), language=("en", "de")), ["2 codes for 3 sources"]),
-        (
-            lambda: RunConfig(objective={"units": ("piece:1", "phrase:1")}),
-            ["--objective.units=phrase: no phrases are marked", "set --data.phrases to a file"],
-        ),
+        (DataConfig, {"source": ("a", "b"), "weights": (1,)}, ["1 number for 2 sources; give one for each"]),
+        (DataConfig, {"source": ("a", "b"), "weights": (1, 1e5)}, ["gives a source 1e-05", "0.0001 or more"]),
+        (DataConfig, {"source": ("a", "b", "c"), "language": ("en", "de")}, ["2 codes for 3 sources"]),
     ],
 )
-def test_refusals_are_one_line_with_value_and_expectation(make, words):
+def test_refusals_are_one_line_with_value_and_expectation(kind, settings, words):
     with pytest.raises(SettingsError) as refusal:
-        make()
+        kind(**settings)
     text = str(refusal.value)
     assert "\n" not in text
     for word in words:
@@ -158,31 +120,15 @@ def test_several_sources_have_shares_and_languages():
     assert DataConfig(**several.model_dump(mode="json")) == several
 
 
-def test_replace_validates():
-    assert ModelConfig.tiny().replace(num_layers=3).num_layers == 3
-    with pytest.raises(SettingsError):
-        ModelConfig.tiny().replace(num_heads=3)
-
-
 def test_slots_and_counts_are_the_originals():
     objective = ObjectiveConfig()
     assert (objective.slots(128), objective.slots(512)) == (20, 77)
-    assert ObjectiveConfig(predict="next", pair="none").slots(128) == 128
+    assert ObjectiveConfig(**NEXT).slots(128) == 128
     assert [num_predictions(0.15, n) for n in (1, 3, 10, 128, 190, 350, 390, 512)] == [1, 1, 2, 19, 28, 52, 58, 77]
 
 
 def test_every_top_level_field_is_of_one_kind():
-    operation = {
-        "mesh",
-        "hosts",
-        "execution",
-        "input",
-        "evaluation",
-        "checkpoints",
-        "logging",
-        "preparation",
-        "profile_steps",
-    }
+    operation = set("mesh hosts execution input evaluation checkpoints logging preparation profile_steps".split())
     assert set(RunConfig.IDENTITY) | operation == set(RunConfig.model_fields)
     assert not set(RunConfig.IDENTITY) & operation
 
@@ -238,20 +184,12 @@ def test_a_short_run_has_as_many_lines_in_its_log_as_a_picture_needs(steps, give
     assert config.log_every == every
 
 
-def test_single_settings_are_changed_by_their_dotted_names():
-    changed = RunConfig().set({"model.num_layers": 3, "phases.0.steps": 7, "seed": 5})
-    assert (changed.model.num_layers, changed.phases[0].steps, changed.seed) == (3, 7, 5)
-    assert changed.set({"model": ModelConfig(), "phases": RunConfig().phases, "seed": 0}) == RunConfig()
-
-
 def test_copies_know_what_was_given_also_where_it_is_the_default():
     config = RunConfig(model=ModelConfig(dropout=0.0))
     changed = config.set({"model.dropout": ModelConfig().dropout, "data.chunk-megabytes": DataConfig().chunk_megabytes})
     assert changed.model.model_fields_set == {"dropout"} and changed.data.model_fields_set == {"chunk_megabytes"}
     assert changed.model == ModelConfig() and hash(changed) == hash(RunConfig())
     assert changed.change(model={"num_layers": 3}).model.model_fields_set == {"dropout", "num_layers"}
-    both = changed.change(model={"num_layers": 3}, phases=(Phase(steps=7, length=8, batch_size=1),), seed=5)
-    assert (both.model.num_layers, both.steps, both.seed) == (3, 7, 5)
     with pytest.raises(SettingsError, match="sead"):
         changed.change(sead=5)
     assert changed.replace(seed=1).model.model_fields_set == {"dropout"}
@@ -265,11 +203,10 @@ def test_defaults_have_the_types_that_validation_gives():
             assert repr(group.replace()) == repr(group)
 
 
-def test_units_with_weights_may_be_one_text():
-    assert ObjectiveConfig(units="piece:0.4 word:0.6").units == ("piece:0.4", "word:0.6")
-
-
-def test_set_takes_plain_values_and_names_with_hyphens():
+def test_single_settings_are_set_by_dotted_names_from_plain_values():
+    changed = RunConfig().set({"model.num_layers": 3, "phases.0.steps": 7, "seed": 5})
+    assert (changed.model.num_layers, changed.phases[0].steps, changed.seed) == (3, 7, 5)
+    assert changed.set({"model": ModelConfig(), "phases": RunConfig().phases, "seed": 0}) == RunConfig()
     changed = RunConfig().set({"model.num-layers": "3", "data.source": "text:a", "data.deduplicate": "None"})
     assert (changed.model.num_layers, changed.data.source) == (3, ("text:a",))
     with pytest.raises(UsageError, match="phases.2: there is no entry 2: phases has 2, numbered from 0; a config file"):

@@ -1,6 +1,6 @@
 import pytest
 
-from bert_jax.config.wording import counted
+from bert_jax.config.wording import counted, first_sentence
 
 
 @pytest.mark.parametrize(
@@ -17,3 +17,8 @@ from bert_jax.config.wording import counted
 )
 def test_one_is_singular(number, nouns, text):
     assert counted(number, nouns) == text
+
+
+def test_a_sentence_does_not_end_at_the_names_of_authors():
+    assert first_sentence("AdamW, or LAMB (You et al. 2020). Next.") == "AdamW, or LAMB (You et al. 2020)."
+    assert first_sentence("One. Two.") == "One."

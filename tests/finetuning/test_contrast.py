@@ -52,12 +52,12 @@ def examples(count=16, scored=False):
     return groups
 
 
-def batches(task=TASK, multiple=4, groups=None) -> TextBatches:
-    return TextBatches(groups or examples(scored=task.scored), task, seed=0, pad_id=0, multiple=multiple)
+def batches(task=TASK, multiple=4) -> TextBatches:
+    return TextBatches(examples(scored=task.scored), task, seed=0, pad_id=0, multiple=multiple)
 
 
-def batch_of(task=TASK, groups=None) -> TextBatch:
-    return jax.tree.map(jnp.asarray, batches(task, groups=groups)[0])
+def batch_of(task=TASK) -> TextBatch:
+    return jax.tree.map(jnp.asarray, batches(task)[0])
 
 
 @functools.cache

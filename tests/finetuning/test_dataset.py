@@ -216,9 +216,8 @@ def test_a_share_of_the_training_rows_is_measured_on_and_not_trained_on(tmp_path
     assert len(dev) == 40 and len(texts) == 20 and len(learned.examples) == 160
     assert texts.isdisjoint(record.values["sentence"] for record in learned.records)
     config = of_share(tmp_path, rows[::-1], "20%")
-    assert {
-        record.values["sentence"] for record in read_labelled(make_task(learned.task.config, wordpiece)).records
-    } == texts
+    dev = read_labelled(make_task(learned.task.config, wordpiece)).records
+    assert {record.values["sentence"] for record in dev} == texts
     assert len(read_training(config, wordpiece).examples) == 160
     with pytest.raises(UsageError, match="50% of 2 rows of .*rows.tsv with 1 different text leaves none to measure on"):
         read_training(of_share(tmp_path, ["the cat\tgood", "the cat\tbad"], "50%"), wordpiece)

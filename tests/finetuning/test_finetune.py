@@ -151,10 +151,9 @@ def test_other_dev_rows_are_measured_and_choose_nothing(config, tmp_path, monkey
 
 def test_a_metric_that_other_dev_rows_do_not_have_is_refused_before_training(config, tmp_path):
     pairs, scored = tmp_path / "pairs.jsonl", tmp_path / "scored.jsonl"
-    texts = [(f"the {word} house", f"a {word} home") for word in ("old", "quiet", "small", "near")]
-    pairs.write_text("".join(json.dumps({"sentence1": one, "sentence2": other}) + "\n" for one, other in texts))
-    rows = [{"sentence1": one, "sentence2": other, "label": number / 4} for number, (one, other) in enumerate(texts)]
-    scored.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    rows = [{"sentence1": f"the {word}", "sentence2": f"a {word}"} for word in ("old", "quiet", "small")]
+    pairs.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    scored.write_text("".join(json.dumps(row | {"label": number}) + "\n" for number, row in enumerate(rows)))
     task = TaskConfig(
         name="x",
         kind="vectors",
@@ -576,11 +575,7 @@ def test_the_layer_before_the_vocabulary_is_the_pooler_where_that_learned_nothin
     pooler, head = ({"dense": name, "norm": name} for name in ("pooler", "head"))
     started = SimpleNamespace(provenance=Provenance(settings))
     started.with_parameters = lambda _: (started, {"bert": {"pooler": pooler}, "masked_lm": head | {"bias": "head"}})
-    config = SimpleNamespace(
-        model=ModelConfig.modern(),
-        task=TaskConfig(name="stars", kind="class", texts=("text",), label="stars", labels=("0", "1")),
-        from_random=False,
-        probe=False,
-    )
+    task = TaskConfig(name="stars", kind="class", texts=("text",), label="stars", labels=("0", "1"))
+    config = SimpleNamespace(model=ModelConfig.modern(), task=task, from_random=False, probe=False)
     begun = _initial_parameters(Mock(spec=FineTuningPlan, config=config, started=started, mesh=None))
     assert begun["bert"]["pooler"]["dense"] == learned

@@ -15,13 +15,8 @@ from bert_jax.records.record import Record
 CLASS = TaskConfig(name="x", kind="class", labels=("even", "odd"), max_length=32)
 TAGS = CLASS.replace(kind="tags", texts=("words",), label="tags", labels=("a", "b", "c"))
 CHOICE = CLASS.replace(kind="choice", choices=("first", "second"), labels=None)
-SPAN = TaskConfig(
-    name="x",
-    kind="span",
-    texts=("question", "context"),
-    max_length=16,
-    span=SpanConfig(stride=4, question_length=4),
-)
+SPAN_CONFIG = SpanConfig(stride=4, question_length=4)
+SPAN = TaskConfig(name="x", kind="span", texts=("question", "context"), max_length=16, span=SPAN_CONFIG)
 
 
 def by_ids(task):
@@ -48,12 +43,9 @@ def rows(kind, count):
     for number in range(count):
         words = [some[place] for place in random.integers(0, len(some), random.integers(1, 50))]
         text = " ".join(words)
-        yield Record(
-            f"row {number}",
-            {"tags": {"words": words}, "span": {"question": "who ?", "context": text}}.get(
-                kind, {"sentence": text[:100], "first": text[:40], "second": text[20:60]}
-            ),
-        )
+        special = {"tags": {"words": words}, "span": {"question": "who ?", "context": text}}
+        plain = {"sentence": text[:100], "first": text[:40], "second": text[20:60]}
+        yield Record(f"row {number}", special.get(kind, plain))
 
 
 @pytest.mark.parametrize("config", [CLASS, TAGS, CHOICE, SPAN], ids=lambda config: config.kind)

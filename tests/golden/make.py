@@ -79,12 +79,18 @@ def batches(seed: int, count: int) -> dict[str, torch.Tensor]:
     return {name: torch.stack(values) for name, values in rows.items()}
 
 
-def losses(model: BertForPreTraining, batch: dict[str, torch.Tensor], **asked):
-    """MLM and NSP loss of the class itself, and all it puts out."""
+def labels_of(batch: dict[str, torch.Tensor]) -> torch.Tensor:
+    """The label of every token, as transformers' classes take them: -100 where nothing is predicted."""
     labels = torch.full_like(batch["ids"], -100)
     for row in range(len(labels)):
         used = batch["weights"][row] > 0
         labels[row, batch["positions"][row][used]] = batch["labels"][row][used]
+    return labels
+
+
+def losses(model: BertForPreTraining, batch: dict[str, torch.Tensor], **asked):
+    """MLM and NSP loss of the class itself, and all it puts out."""
+    labels = labels_of(batch)
     out = model(input_ids=batch["ids"], token_type_ids=batch["segments"], attention_mask=batch["mask"].long(), **asked)
     mlm = cross_entropy(out.prediction_logits.reshape(-1, V), labels.reshape(-1))
     return mlm, cross_entropy(out.seq_relationship_logits, batch["pair_label"]), out

@@ -16,7 +16,7 @@ from pathlib import Path
 
 import torch
 import transformers
-from make import SPECIAL, B, T, V, batches, randomize, write_pieces
+from make import SPECIAL, B, T, V, batches, labels_of, randomize, write_pieces
 from safetensors.torch import load_file, save_file
 from sentencepiece.sentencepiece_model_pb2 import ModelProto
 from torch.nn.functional import binary_cross_entropy_with_logits, cross_entropy
@@ -32,7 +32,14 @@ SIZES = {
     "hidden_dropout_prob": 0.0,
     "attention_probs_dropout_prob": 0.0,
 }
-FAIRSEQ = {"pad_token_id": 1, "bos_token_id": 0, "eos_token_id": 2, "type_vocab_size": 1}
+FAIRSEQ_PIECES = {"pad_token_id": 1, "bos_token_id": 0, "eos_token_id": 2}
+FAIRSEQ = {**FAIRSEQ_PIECES, "type_vocab_size": 1}
+
+
+def rope(base: float) -> dict[str, float | str]:
+    return {"rope_theta": base, "rope_type": "default"}
+
+
 MODELS = {
     "roberta": ("RobertaForMaskedLM", {**SIZES, **FAIRSEQ, "layer_norm_eps": 1e-5}),
     "albert": ("AlbertForPreTraining", {**SIZES, "embedding_size": 20, "hidden_act": "gelu_new"}),
@@ -44,14 +51,8 @@ MODELS = {
         {"vocab_size": V, "dim": 36, "n_layers": 3, "n_heads": 3, "hidden_dim": 52, "max_position_embeddings": 27}
         | {"dropout": 0.0, "attention_dropout": 0.0, "sinusoidal_pos_embds": True},
     ),
-    "mpnet": (
-        "MPNetForMaskedLM",
-        {**SIZES, "max_position_embeddings": 29, "pad_token_id": 1, "bos_token_id": 0, "eos_token_id": 2},
-    ),
-    "nomic_bert": (
-        "NomicBertForMaskedLM",
-        {**SIZES, "rope_parameters": {"rope_theta": 700.0, "rope_type": "default"}},
-    ),
+    "mpnet": ("MPNetForMaskedLM", {**SIZES, "max_position_embeddings": 29, **FAIRSEQ_PIECES}),
+    "nomic_bert": ("NomicBertForMaskedLM", {**SIZES, "rope_parameters": rope(700.0)}),
     "deberta": (
         "DebertaV2ForMaskedLM",
         {**SIZES, "relative_attention": True, "position_biased_input": False, "pos_att_type": "p2c|c2p"}
@@ -61,7 +62,7 @@ MODELS = {
         "EuroBertForMaskedLM",
         {name: value for name, value in SIZES.items() if "prob" not in name}
         | {"num_attention_heads": 6, "num_key_value_heads": 2, "pad_token_id": 0, "mask_token_id": 4}
-        | {"bos_token_id": 2, "eos_token_id": 3, "rope_parameters": {"rope_theta": 900.0, "rope_type": "default"}},
+        | {"bos_token_id": 2, "eos_token_id": 3, "rope_parameters": rope(900.0)},
     ),
     "modernbert": (
         "ModernBertForMaskedLM",
@@ -145,10 +146,7 @@ def make(name: str) -> None:
         write_pieces(folder, V, pad, MPNETS if name == "mpnet" else SPECIAL)
     batch = batches(seed=1, count=B)
     batch["ids"] = torch.where(batch["mask"], batch["ids"], pad)
-    labels = torch.full((B, T), -100)
-    for row in range(B):
-        used = batch["weights"][row] > 0
-        labels[row, batch["positions"][row][used]] = batch["labels"][row][used]
+    labels = labels_of(batch)
     segments = {}
     if of_xlnet:
         segments = permuted(batch)

@@ -49,8 +49,6 @@ def test_pieces_of_bytes_are_spelled_for_people():
     [
         (lambda bert: bert.fill_mask("no mask"), "there is no [MASK]"),
         (lambda bert: bert.fill_mask("word " * 40 + "[MASK]"), "tokens and the model 32 positions"),
-        (lambda bert: bert.encode("one text"), "put it in brackets"),
-        (lambda bert: bert.features("one text"), "put it in brackets"),
         (lambda bert: [*bert.encode_stream(iter([("a", "b", "c")]))], "give a text or a pair of texts"),
         (lambda bert: with_config(bert, vocabulary_size=151), "has 150 pieces and the model 151"),
         (lambda bert: bert_jax.load(Path(__file__).parent), "holds no finished checkpoint"),

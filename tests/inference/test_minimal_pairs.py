@@ -6,16 +6,12 @@ import subprocess
 import sys
 from collections import Counter
 
-import jax
 import numpy as np
 import pytest
-from conftest import story
 
-import bert_jax
 from bert_jax.inference.minimal_pairs import pair_accuracies
 from bert_jax.inference.pair_files import pair_files, read_pairs
 from bert_jax.inference.scoring import ScoredText
-from bert_jax.interchange.export import write_model_directory
 from bert_jax.system.errors import UsageError
 
 COLUMNS = "sentence_good", "sentence_bad"
@@ -83,7 +79,6 @@ def test_columns_of_groups_are_chosen(tmp_path):
 @pytest.mark.parametrize(
     ("rows", "expected"),
     [
-        ([{"good": "a", "bad": "e"}], "line 1 has no column 'sentence_good': there is 'good', 'bad'; name columns"),
         ([pair("a", "e"), pair("a", 7)], "line 2: 'sentence_bad' is a number and not a text"),
         ([pair("a", "")], "no pair of 'one' could be scored; give files with pairs of texts"),
         ([], "no pair of 'one' could be scored"),
@@ -140,23 +135,6 @@ def test_a_choice_by_length_alone_is_said_and_scores_a_token_stand_beside_it(tmp
     assert figures["standard_error"] == pytest.approx(outcomes.std(ddof=1) / 8)
     assert "a choice by length alone is right for 93.8%" in results.remarks[0]
     assert not measured(files, normalized=True)[0].remarks
-
-
-@pytest.mark.parametrize("method", ["token", "word"])
-@pytest.mark.long
-def test_accuracies_are_those_of_an_independent_scorer(tiny_run, tmp_path, method):
-    from pairs_in_torch import accuracy
-
-    for number, name in enumerate(("swapped", "reversed")):
-        stories = [story(10 * number + seed)[0].split()[:9] for seed in range(6)]
-        rows = [pair(" ".join(words), " ".join([*words[:2], *words[:1:-1]])) for words in stories]
-        write(tmp_path / f"{name}.jsonl", rows)
-    bert, files, repairs = bert_jax.load(tiny_run.path), pair_files([str(tmp_path)]), Counter()
-    write_model_directory(tmp_path / "model", bert.config, jax.device_get(bert.params), bert.tokenizer)
-    pairs = read_pairs(files, COLUMNS, None, repairs)
-    found = pair_accuracies(files, pairs, lambda texts: bert.score_stream(texts, method), repairs)
-    assert found.files == {name: accuracy(tmp_path / "model", path, method) for name, path in files.items()}
-    assert not +repairs
 
 
 def test_wrong_files_are_refused_before_what_computes_is_imported():

@@ -25,9 +25,8 @@ def test_one_number_that_is_changed_is_another_model(tokenizer, capsys):
     params["bert"]["word"][1, 1] += 1e-6
     here = origin(params, tokenizer)
     assert here.model == written.model  # earlier releases look at every fifth number
-    with pytest.raises(
-        UsageError, match=f"another model .{written.model_content}, and this one is {here.model_content}"
-    ):
+    words = f"another model .{written.model_content}, and this one is {here.model_content}"
+    with pytest.raises(UsageError, match=words):
         check_origin("a.npz", written, here)
     check_origin("a.npz", written.model_copy(update={"model_content": ""}), here)  # of an earlier release
     params["bert"]["word"][0, 0] += 1

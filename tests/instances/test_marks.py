@@ -93,9 +93,8 @@ def test_sentences_have_the_pieces_of_running_text_and_begin_a_word(leading_spac
     tokenizer = Tokenizer(contents)
     tokenizer.save(tmp_path / "tokenizer")
     texts = "The quick fox jumped. The dogs jumped over.", "中文新闻。中文报纸。"
-    text, marks = encode_text(
-        [[paragraph] for paragraph in texts], Recipe(DataConfig(), 32, 0, tmp_path / "tokenizer"), 0
-    )
+    prepared_as = Recipe(DataConfig(), 32, 0, tmp_path / "tokenizer")
+    text, marks = encode_text([[paragraph] for paragraph in texts], prepared_as, 0)
     english, chinese = (text.tokens[text.ends[begin] : text.ends[begin + 2]].tolist() for begin in (0, 2))
     assert english == tokenizer.encode(texts[0])
     assert leading_space or chinese == tokenizer.encode(texts[1])

@@ -221,10 +221,8 @@ def test_spark_goes_on_without_a_worker_that_dies_and_tells_what_went_wrong(tmp_
 
     options = "spark.master=local[2,4]", "spark.executor.memroy=1g"  # a task is tried four times
     with spark.connected(options, None) as cluster:
-        assert (
-            "Spark doesn't know the option spark.executor.memroy yet; did you mean spark.exec"
-            in capsys.readouterr().err
-        )
+        said = capsys.readouterr().err
+        assert "Spark doesn't know the option spark.executor.memroy yet; did you mean spark.exec" in said
         assert cluster.map(dies_once, range(6), lambda finished: None) == [0, 1, 4, 9, 16, 25]
         assert (tmp_path / "died").exists() and cluster.map(fails, [], print) == []
         with pytest.raises(UsageError, match="^0 is no file$"):

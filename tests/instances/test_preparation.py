@@ -81,11 +81,8 @@ def test_of_several_lengths_each_is_finished_by_itself(recipe, tmp_path, encoded
     for made in prepare(open_corpus(recipe.data), lengths, PreparationConfig(processes=1)):
         break  # stopped after the first
     first, second = lengths
-    assert (
-        made.length == 32
-        and PreparedData.open(first).as_sealed() == made.as_sealed()
-        and PreparedData.open(second) is None
-    )
+    assert made.length == 32 and PreparedData.open(first).as_sealed() == made.as_sealed()
+    assert PreparedData.open(second) is None
     encoded.clear()
     build(lengths[second], second)
     assert len(encoded) == 1  # the held-out documents: its chunks were finished
@@ -136,16 +133,9 @@ def test_the_warning_counts_the_characters_behind_unknown_pieces(recipe_for, tmp
 
 
 def test_held_out_documents_that_share_a_long_paragraph_with_training_are_dropped(recipe_for, tmp_path):
-    texts = [
-        [
-            "History.",
-            "\n".join(story(seed)),
-            f"Of its own, as document {seed} has it, and quite long enough to be compared here.",
-        ]
-        for seed in range(80)
-    ]
+    own = "Of its own, as document {} has it, and quite long enough to be compared here."
     shared = "This paragraph stands in every second document and is long enough to be compared with others."
-    texts = [text + [shared] * (number % 2) for number, text in enumerate(texts)]
+    texts = [["History.", *story(seed), own.format(seed), *[shared] * (seed % 2)] for seed in range(80)]
     recipe = recipe_for("\n\n".join("\n".join(text) for text in texts), held_out=0.3)
     prepared = build(recipe, tmp_path / "out")
     chosen = [document for document in open_corpus(recipe.data).documents() if is_held_out(document, 0.3)]
@@ -221,10 +211,8 @@ def test_several_sources_lie_one_after_the_other_and_none_is_paired_with_another
     prepared = build(mixed, tmp_path / "out")
     assert len(prepared.sources) == 3 and sum(prepared.sources) == prepared.train.instances
     assert PreparedData.open(tmp_path / "out").as_sealed() == prepared.as_sealed()
-    alone = [
-        build(mixed._replace(data=mixed.data.replace(source=source)), tmp_path / f"only-{number}")
-        for number, source in enumerate(mixed.data.source)
-    ]
+    recipes = [mixed._replace(data=mixed.data.replace(source=source)) for source in mixed.data.source]
+    alone = [build(recipe, tmp_path / f"only-{number}") for number, recipe in enumerate(recipes)]
     assert prepared.train.documents == sum(one.train.documents for one in alone)
     assert prepared.held_out.documents == sum(one.held_out.documents for one in alone)
     assert np.array_equal(prepared.piece_counts, sum(one.piece_counts for one in alone))
@@ -302,11 +290,9 @@ def test_dupe_factor_cuts_training_documents_again_and_otherwise(recipe, whole, 
 
 @pytest.mark.parametrize("sentences", [1, 12])
 def test_a_preparation_whose_second_segments_are_random_says_so(recipe_for, tmp_path, sentences, capsys):
-    lines = stories(200).split("\n\n")
-    text = "\n\n".join(
-        " ".join([line] * (sentences // 4 or 1)) if sentences > 1 else line.split(".")[0] + "." for line in lines
-    )
-    prepared = build(recipe_for(text, held_out=0.0), tmp_path / "out")
+    documents = stories(200).split("\n\n")
+    short, long = ([text.split(".")[0] + "." for text in documents], [" ".join([text] * 3) for text in documents])
+    prepared = build(recipe_for("\n\n".join(short if sentences == 1 else long), held_out=0.0), tmp_path / "out")
     said = "of the second segments are random: documents are too short for pairs; " in capsys.readouterr().err
     assert said == (sentences == 1) == (prepared.train.random_share > 0.7)
 
@@ -329,8 +315,7 @@ def test_the_bar_of_compressed_files_tells_how_much_text_was_read(recipe, tmp_pa
     seen = lambda stage: shown.append((stage.done, stage.total, stage.unit, stage.note))
     monkeypatch.setattr(progress._PlainStage, "show", seen)
     corpus = open_corpus(recipe.data)
-    list(
-        preparation._prepared_by_chunks(corpus, [PendingSet(recipe, tmp_path, "shape")], PreparationConfig(processes=1))
-    )
+    pending = PendingSet(recipe, tmp_path, "shape")
+    list(preparation._prepared_by_chunks(corpus, [pending], PreparationConfig(processes=1)))
     done, total, unit_shown, note_shown = shown[-1]
     assert done == pytest.approx(total) and (unit_shown, note_shown) == (unit, note)

@@ -21,9 +21,8 @@ from bert_jax.text.wordpiece import WordPieceTokenizer
 
 PIECES = ["a", "b", "c", "##a", "##b", "##c", "ab", "中", "国", "人", ",", "."]
 TOKENIZER = WordPieceTokenizer(Vocabulary([*SPECIAL_PIECES, *PIECES]))
-WORDS = st.text("abcABC", min_size=1, max_size=4) | st.sampled_from(
-    ["中", "国", "人", ",", "á", "a\u0301b", "A\u200bb"]
-)
+OTHERS = st.sampled_from(["中", "国", "人", ",", "á", "a\u0301b", "A\u200bb"])
+WORDS = st.text("abcABC", min_size=1, max_size=4) | OTHERS
 SPACES = st.sampled_from([" ", "  ", "\t ", "\u00a0"])
 
 
@@ -66,7 +65,7 @@ def test_spans_of_whole_words_are_the_tokens_of_what_they_span(case):
 def test_sentencepiece_finds_spans_in_scripts_with_and_without_spaces(kind, size):
     sentences = ["the old house of the garden stands", "the garden of the old house", "中国人在花园", "花园在中国"]
     tokenizer = trained(kind, size, tuple(sentences) * 40)
-    for text, begin, end in (("The  old house of", 5, 14), ("the garden", 0, 10), ("the 花园在中国", 4, 9)):
+    for text, begin, end in [("The  old house of", 5, 14), ("the garden", 0, 10), ("the 花园在中国", 4, 9)]:
         pieces = tokenizer.encode_spans(text)
         ids = [piece.id for piece in pieces]
         ((first, after),) = tokens_of([TextSpan(begin, end, "phrase")], pieces, tokenizer.starts_word[ids])
@@ -137,10 +136,8 @@ def records(path, texts):
     return f"jsonl:{path}#text"
 
 
-TEXTS = [
-    f"Number {at} is the old house. It is small, says Tom.\nThe Old house fell; an old house stands."
-    for at in range(60)
-]
+TWO_LINES = "Number {} is the old house. It is small, says Tom.\nThe Old house fell; an old house stands."
+TEXTS = [TWO_LINES.format(at) for at in range(60)]
 
 
 def test_prepared_data_have_the_units_of_the_spans(recipe, tmp_path):

@@ -2,6 +2,7 @@ import json
 import os
 import shlex
 import shutil
+import string
 import struct
 from pathlib import Path
 
@@ -104,9 +105,7 @@ def test_an_imported_model_is_loaded_exported_and_started_from_but_not_trained(f
     assert run(["export", str(imported), str(tmp_path / "again")]) == 0
     assert (tmp_path / "again" / "model.safetensors").read_bytes() == (folder / "model.safetensors").read_bytes()
     before, after = (json.loads((place / "config.json").read_text()) for place in (folder, tmp_path / "again"))
-    assert {name: after[name] for name in before.keys() & after.keys()} == {
-        name: before[name] for name in before.keys() & after.keys()
-    }
+    assert all(after[name] == before[name] for name in before.keys() & after.keys())
     assert after["architectures"] == ["BertForPreTraining"]
     capsys.readouterr()
     assert run(["pretrain", str(imported), "--workdir", str(imported)]) == 2
@@ -167,35 +166,18 @@ def test_old_names_an_encoder_by_itself_and_what_is_left_over(folder):
 
 
 def test_tied_tensors_are_taken_for_what_they_repeat(folder):
-    def untied(tensors, by=0.0):
-        table = tensors["bert.embeddings.word_embeddings.weight"]
-        bias = tensors.pop("cls.predictions.bias")
-        return tensors | {
-            "cls.predictions.decoder.weight": table + np.float32(by),
-            "cls.predictions.decoder.bias": bias,
-        }
-
-    whole = open_model_directory(folder).parameters()
-    with_tensors(folder, untied)
+    table, own = "bert.embeddings.word_embeddings.weight", "cls.predictions.bias"
+    decoder, bias = "cls.predictions.decoder.weight", "cls.predictions.decoder.bias"
+    whole, tensors = open_model_directory(folder).parameters(), load_file(folder / "model.safetensors")
+    rest = {name: tensor for name, tensor in tensors.items() if name != own}
+    with_tensors(folder, lambda _: rest | {decoder: tensors[table], bias: tensors[own]})
     model = open_model_directory(folder)
     assert not model.unused and same(model.parameters()["masked_lm"]["norm"], whole["masked_lm"]["norm"])
     np.testing.assert_array_equal(model.parameters()["masked_lm"]["bias"], whole["masked_lm"]["bias"])
-    with_tensors(
-        folder,
-        lambda tensors: tensors | {"cls.predictions.decoder.weight": tensors["cls.predictions.decoder.weight"] + 1},
-    )
+    with_tensors(folder, lambda _: rest | {decoder: tensors[table] + 1, bias: tensors[own]})
     with pytest.raises(UsageError, match="decoder.weight differs from bert.embeddings.word_embeddings.weight"):
         open_model_directory(folder)
-    with_tensors(
-        folder,
-        lambda tensors: (
-            tensors
-            | {
-                "cls.predictions.decoder.weight": tensors["bert.embeddings.word_embeddings.weight"],
-                "cls.predictions.bias": tensors["cls.predictions.decoder.bias"] + 1,
-            }
-        ),
-    )
+    with_tensors(folder, lambda _: rest | {decoder: tensors[table], bias: tensors[own], own: tensors[own] + 1})
     with pytest.raises(UsageError, match="BERT has one bias for the vocabulary.* delete cls.*decoder.bias"):
         open_model_directory(folder)
 
@@ -449,25 +431,23 @@ def test_a_damaged_file_is_refused_in_a_line_or_the_folder_works(folder, name, s
     attack(read, folder / name, count=5_000 if slow else 60)
 
 
-def test_casing_that_contradicts_the_vocabulary_is_refused(folder):
-    special = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"]
-    small = [
-        f"{first}{second}"
-        for first in "abcdefghijklmnopqrstuvwxyz"
-        for second in "abcdefghijklmnopqrstuvwxyz1234567890-=+_"
-    ]
-    for pieces, lowercase in ((small, False), ([*small[:600], *map(str.title, small[:500])], True)):
-        _lines(*special, *pieces, folder=folder)
-        changed(folder / "config.json", vocab_size=len(special) + len(pieces))
-        with_tensors(folder, lambda tensors: tensors | {
-            "bert.embeddings.word_embeddings.weight": np.zeros((len(special) + len(pieces), 32), np.float32),
-            "cls.predictions.bias": np.zeros(len(special) + len(pieces), np.float32),
-        })  # fmt: skip
-        assert open_model_directory(folder).tokenizer.cleaning.lowercase is not lowercase
-        (folder / "tokenizer_config.json").write_text(json.dumps({"do_lower_case": lowercase}))
-        with pytest.raises(UsageError, match="set lowercase to"):
-            open_model_directory(folder)
-        (folder / "tokenizer_config.json").unlink()
+@pytest.mark.parametrize("lowercase", [False, True])
+def test_casing_that_contradicts_the_vocabulary_is_refused(folder, lowercase):
+    letters = string.ascii_lowercase
+    small = [f"{first}{second}" for first in letters for second in f"{letters}{string.digits}-=+_"]
+    pieces = [*small[:600], *map(str.title, small[:500])] if lowercase else small
+    _lines("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", *pieces, folder=folder)
+    size = 5 + len(pieces)
+    changed(folder / "config.json", vocab_size=size)
+    resized = {
+        "bert.embeddings.word_embeddings.weight": np.zeros((size, 32), np.float32),
+        "cls.predictions.bias": np.zeros(size, np.float32),
+    }
+    with_tensors(folder, lambda tensors: tensors | resized)
+    assert open_model_directory(folder).tokenizer.cleaning.lowercase is not lowercase
+    (folder / "tokenizer_config.json").write_text(json.dumps({"do_lower_case": lowercase}))
+    with pytest.raises(UsageError, match="set lowercase to"):
+        open_model_directory(folder)
 
 
 def test_an_encoder_by_itself_encodes_and_fills_no_masks(folder, tmp_path, capsys):
@@ -487,16 +467,16 @@ def test_an_encoder_by_itself_encodes_and_fills_no_masks(folder, tmp_path, capsy
 
 
 @pytest.mark.long
-def test_an_imported_model_is_measured_on_text_as_far_as_it_has_heads(folder, corpus, tmp_path, capsys):
-    for name, names in {"one": ("cls.seq_relationship", "bert.pooler"), "none": ("cls.",)}.items():
-        dropped(*names)(folder)
-        assert run(["import", str(folder), str(tmp_path / name)]) == 0
-        capsys.readouterr()
-        code = run(["evaluate", str(tmp_path / name), "--data", str(corpus)])
-        printed = capsys.readouterr()
-        assert code == (2 if name == "none" else 0)
-        assert "NSP accuracy" not in printed.out
-        assert ("without masked-language head" in printed.err) == (name == "none")
+@pytest.mark.parametrize(
+    "names, code", [(("cls.seq_relationship", "bert.pooler"), 0), (("cls.",), 2)], ids=["no head for pairs", "no head"]
+)
+def test_an_imported_model_is_measured_on_text_as_far_as_it_has_heads(folder, corpus, tmp_path, names, code, capsys):
+    dropped(*names)(folder)
+    assert run(["import", str(folder), str(tmp_path / "run")]) == 0
+    assert run(["evaluate", str(tmp_path / "run"), "--data", str(corpus)]) == code
+    printed = capsys.readouterr()
+    assert "NSP accuracy" not in printed.out
+    assert ("without masked-language head" in printed.err) == (code == 2)
 
 
 @pytest.mark.long
@@ -535,8 +515,7 @@ def test_rows_without_a_piece_are_kept_and_never_predicted_and_parts_that_are_mi
     still = settings.optimizer.replace(peak_learning_rate=1e-12)
     capsys.readouterr()
     pretrain(settings.replace(optimizer=still), RunDirectory(tmp_path / "trained"))
-    said = "the model to start from has no head for pairs: random"
-    assert capsys.readouterr().err.count(said) == 1
+    assert capsys.readouterr().err.count("the model to start from has no head for pairs: random") == 1
     assert run(["export", str(tmp_path / "trained"), str(tmp_path / "last")]) == 0
     trained, given = (load_file(place / "model.safetensors") for place in (tmp_path / "last", folder))
     assert {name: tensor.shape for name, tensor in trained.items()} == shapes

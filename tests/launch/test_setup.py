@@ -70,17 +70,22 @@ def test_an_environment_is_of_the_requirements_that_were_installed_last(install)
     assert install("one", "these", versions="newest") == ["pip"] and install("one", "these") == ["pip"]
 
 
-def test_an_environment_may_lie_in_a_folder_that_a_checkout_lacks(install, tmp_path):
+def test_an_environment_may_lie_in_a_folder_that_a_checkout_lacks(install):
     assert install("one", environment="build/quick") == ["venv", "pip"]
     assert install("two", environment="build/quick") == ["pip"]
 
 
-@pytest.mark.parametrize("known", [True, False])
-def test_an_environment_whose_making_was_cut_off_is_made_anew(install, tmp_path, known):
-    """And cleared, if it is known to be one: a folder of that name may hold other things."""
+@pytest.fixture
+def half_made(install, tmp_path):
+    """An environment whose making was cut off."""
     install("one")
     (tmp_path / "one/.venv/installed").unlink()
     (tmp_path / "one/.venv/bin/python").write_text("#!/bin/bash\nexit 1\n")
+
+
+@pytest.mark.parametrize("known", [True, False])
+def test_an_environment_whose_making_was_cut_off_is_made_anew(half_made, install, tmp_path, known):
+    """And cleared, if it is known to be one: a folder of that name may hold other things."""
     if not known:
         (tmp_path / "one/.venv/pyvenv.cfg").unlink()
     assert install("one") == ["venv", "pip"]
@@ -88,11 +93,8 @@ def test_an_environment_whose_making_was_cut_off_is_made_anew(install, tmp_path,
 
 
 @pytest.mark.parametrize("package, kept", [("jax-1", True), ("pip-1", False)])
-def test_an_environment_with_packages_and_without_pip_is_no_half_made_one(install, tmp_path, package, kept):
+def test_an_environment_with_packages_and_without_pip_is_no_half_made_one(half_made, install, tmp_path, package, kept):
     """As one that uv made, which has no pip; it isn't cleared."""
-    install("one")
-    (tmp_path / "one/.venv/installed").unlink()
-    (tmp_path / "one/.venv/bin/python").write_text("#!/bin/bash\nexit 1\n")
     (tmp_path / f"one/.venv/lib/python3.12/site-packages/{package}.dist-info").mkdir(parents=True)
     if not kept:
         assert install("one") == ["venv", "pip"]

@@ -1,19 +1,13 @@
-from typing import get_args
-
 import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from bert_jax.config.model import ModelConfig, Positions
+from bert_jax.config.model import ModelConfig
 from bert_jax.config.settings import SettingsError
-from bert_jax.model.positions import SCHEMES, rotated, sinusoids
+from bert_jax.model.positions import rotated, sinusoids
 from bert_jax.model.relatives.bucketed_positions import bucket_of
 from bert_jax.model.relatives.disentangled_positions import log_bucket_of
-
-
-def test_each_value_of_the_setting_is_a_scheme():
-    assert set(SCHEMES) == set(get_args(Positions))
 
 
 def test_without_positions_they_are_the_places_in_the_row():
@@ -21,14 +15,6 @@ def test_without_positions_they_are_the_places_in_the_row():
     positions = jnp.tile(jnp.arange(7), (2, 1))
     np.testing.assert_allclose(rotated(x, None, 100.0, 7), rotated(x, positions, 100.0, 7), atol=1e-6)
     np.testing.assert_array_equal(rotated(x, None, 100.0, 7)[:, 0], x[:, 0])
-
-
-def test_pairs_are_turned_by_the_formula():
-    x, base = np.arange(4.0).reshape(1, 1, 1, 4), 9.0
-    for feature, frequency in ((0, 1.0), (1, 1 / 3)):
-        turned = (x[..., feature] + 1j * x[..., feature + 2]) * np.exp(1j * 5 * frequency)
-        found = rotated(jnp.asarray(x), jnp.array([[5]]), base, 6)
-        np.testing.assert_allclose(found[..., feature] + 1j * found[..., feature + 2], turned, rtol=1e-5)
 
 
 def test_sinusoids_are_the_papers_up_to_scale():

@@ -33,11 +33,7 @@ def encoder_size(config):
         (ModelConfig.large(vocabulary_size=30_522), 335_141_888, 336_226_108),
         # google/electra-base-discriminator; with its head 109,483,009, and a generator of 9,903,418 beside it
         (ModelConfig.base(vocabulary_size=30_522, discriminator=True), 108_891_648, 109_483_009),
-        (
-            ModelConfig.base(vocabulary_size=30_522, discriminator=True, generator_divisor=3),
-            108_891_648,
-            119_386_427,
-        ),
+        (ModelConfig.base(vocabulary_size=30_522, discriminator=True, generator_divisor=3), 108_891_648, 119_386_427),
         (ModelConfig.base(vocabulary_size=50_265, num_segments=1, first_position=2), 124_645_632, None),
         (ModelConfig.base(vocabulary_size=30_000, embedding_size=128, shared_layers=True), 11_683_584, None),
         (ModelConfig.modern(vocabulary_size=50_368), None, 149_655_232 + 768 * 768 + 768 + 2 * 768 + 2),
@@ -52,16 +48,9 @@ def test_the_published_models_have_the_published_number_of_parameters(config, en
 @pytest.mark.parametrize("positions", ["learned", "sinusoidal"])
 def test_every_parameter_is_in_one_part(positions):
     config = ModelConfig.tiny(vocabulary_size=256, positions=positions)  # a size that needs no padding
-    counted = model_parts(config)
-    assert sum(part.copies * part.parameters for part in counted) == num_parameters(config)
+    parts = model_parts(config)
+    assert sum(part.copies * part.parameters for part in parts) == num_parameters(config)
     assert num_parameters(config) == sum(leaf.size for leaf in jax.tree.leaves(parameter_shapes(config)))
-    assert [part.name for part in counted if part.group == "embeddings"] == [
-        "word table",
-        "segment table",
-        *(["position table"] if positions == "learned" else []),
-        "LayerNorm",
-    ]
-    assert {part.copies for part in counted if part.group == "block"} == {2}
 
 
 SIZES = {"num_layers": 1, "hidden_size": 256, "num_heads": 4, "vocabulary_size": 1024, "max_positions": 64}

@@ -15,9 +15,9 @@ from bert_jax.run.checkpoint_manifest import complete
 from bert_jax.run.run_directory import RunDirectory
 from bert_jax.run.tracking import open_trackers
 from bert_jax.system.bucket import place_of
-from bert_jax.system.errors import RunError
 
 pytestmark = pytest.mark.long
+TEXT = "The old [MASK] sees the house."
 
 
 @pytest.fixture(scope="module")
@@ -57,13 +57,12 @@ def test_it_learns_what_a_run_on_disk_learns(run, tiny_run):
 
 def test_its_model_is_loaded_as_one_on_disk(run, tiny_run, capsys):
     here, there = bert_jax.load(tiny_run.path), bert_jax.load(str(run.path))
-    text = "The old [MASK] sees the house."
-    assert here.fill_mask(text) == there.fill_mask(text)
+    assert here.fill_mask(TEXT) == there.fill_mask(TEXT)
     one = bert_jax.load(f"{run.checkpoints}/00000008")
-    assert one.fill_mask(text) == bert_jax.load(tiny_run.checkpoints / "00000008").fill_mask(text)
+    assert one.fill_mask(TEXT) == bert_jax.load(tiny_run.checkpoints / "00000008").fill_mask(TEXT)
     assert bert_jax.load_tokenizer(str(run.path)).encode("house") == here.tokenizer.encode("house")
-    assert command(["fill-mask", str(run.path), text]) == 0
-    assert here.fill_mask(text)[0][0][0] in capsys.readouterr().out
+    assert command(["fill-mask", str(run.path), TEXT]) == 0
+    assert here.fill_mask(TEXT)[0][0][0] in capsys.readouterr().out
 
 
 def test_every_command_takes_it(run, tiny_run, corpus, bucket_server, capsys):
@@ -102,19 +101,9 @@ def test_it_goes_on_from_a_checkpoint_on_another_machine(run, tiny_config, bucke
 
 def test_a_finished_run_does_nothing_and_takes_more_steps(run, tiny_config, bucket_server):
     pretrain(tiny_config, run)
-    assert not [
-        request for request in bucket_server.requests if request.startswith("POST") and "checkpoints" in request
-    ]
+    assert not [one for one in bucket_server.requests if one.startswith("POST") and "checkpoints" in one]
     longer = tiny_config.replace(phases=(Phase(steps=16, length=32, batch_size=8),))
     assert pretrain(longer, RunDirectory(run.path)).steps == 16
-
-
-def test_the_newest_process_has_it(run, tiny_config, bucket_server):
-    run.open(tiny_config)
-    run.check_owner()
-    RunDirectory(run.path).open(tiny_config)
-    with pytest.raises(RunError, match=r"taken over by process \d+ on .*; this one ends"):
-        run.check_owner()
 
 
 def test_damaged_data_is_named_and_a_damaged_copy_is_not_used(run, bucket_server, capsys):

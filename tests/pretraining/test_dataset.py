@@ -8,7 +8,6 @@ import shutil
 import pytest
 from conftest import stories
 
-from bert_jax.config.objective import ObjectiveConfig
 from bert_jax.config.training import Phase
 from bert_jax.instances import prepared_data
 from bert_jax.instances.preparation import prepare
@@ -32,11 +31,17 @@ EDITED = TEXT[:MIDDLE] + b"mouse" + TEXT[MIDDLE + 5 :]
 
 
 @pytest.fixture
-def prepared(tiny_config, tmp_path):
-    """A config whose corpus is the test's own, its run with data of length 32, and the corpus."""
+def corpus_of_its_own(tiny_config, tmp_path):
+    """A config whose corpus is the test's own, and the corpus."""
     path = tmp_path / "corpus.txt"
     path.write_bytes(TEXT)
-    config = tiny_config.replace(data=tiny_config.data.replace(source=f"text:{path}"))
+    return tiny_config.change(data={"source": f"text:{path}"}), path
+
+
+@pytest.fixture
+def prepared(corpus_of_its_own, tmp_path):
+    """That config, its run with data of length 32, and the corpus."""
+    config, path = corpus_of_its_own
     run = RunDirectory(tmp_path / "run")
     run.path.mkdir()
     make_tokenizer(config, run)
@@ -203,34 +208,22 @@ def test_a_run_that_lost_its_manifest_goes_on_with_its_data_and_takes_no_others(
 
 
 def test_an_upload_that_was_cut_off_is_done_again_and_nothing_is_prepared_anew(
-    tiny_config, bucket, bucket_server, tmp_path, monkeypatch
+    corpus_of_its_own, bucket, bucket_server, tmp_path, monkeypatch
 ):
-    path = tmp_path / "corpus.txt"
-    path.write_bytes(TEXT)
-    config = tiny_config.replace(data=tiny_config.data.replace(source=f"text:{path}"))
-    run = RunDirectory(bucket)
+    config, path = corpus_of_its_own
+    run, prepared = RunDirectory(bucket), []
     make_tokenizer(config, run)
-    prepared = []
     monkeypatch.setattr(dataset, "prepare", lambda *given: prepared.append(1) or prepare(*given))
     for _ in range(2):  # the second process is cut off, too
-        with monkeypatch.context() as cut_off:
+        with monkeypatch.context() as cut_off, pytest.raises(ZeroDivisionError):
             cut_off.setattr(dataset, "publish_prepared", lambda directory: 1 / 0)
-            with pytest.raises(ZeroDivisionError):
-                prepare_lengths(config, run)
+            prepare_lengths(config, run)
     assert len(prepared) == 1 and not PreparedData.open(run.data(32))
     data = prepare_lengths(config, run)[32]
     assert len(prepared) == 1 and data.shards == PreparedData.open(run.data(32)).shards and not data.damaged_file()
     discard(run.data(32))
     path.write_bytes(EDITED)  # the copy is of other text
     assert prepare_lengths(config, run)[32].shards != data.shards and len(prepared) == 2
-
-
-def test_a_run_on_one_document_is_evaluated_on_its_end(tiny_config, tmp_path):
-    (tmp_path / "one.txt").write_text(stories(60).replace("\n\n", "\n"))
-    data = tiny_config.data.replace(source=f"text:{tmp_path / 'one.txt'}", held_out=0.01)
-    config, run = tiny_config.replace(data=data, objective=ObjectiveConfig(pair="none")), RunDirectory(tmp_path / "run")
-    make_tokenizer(config, run)
-    assert prepare_lengths(config, run)[32].held_out.rows > 0
 
 
 @pytest.mark.parametrize(
@@ -246,16 +239,16 @@ def test_a_run_on_one_document_is_evaluated_on_its_end(tiny_config, tmp_path):
     ],
 )
 def test_nothing_is_written_through_a_link(tiny_config, tmp_path, name):
-    (tmp_path / "elsewhere").mkdir()
-    (tmp_path / "elsewhere" / "train-00000.array_record").write_text("another's")
+    file = tmp_path / "elsewhere" / "train-00000.array_record"
+    file.parent.mkdir()
+    file.write_text("another's")
     link = tmp_path / "run" / name
     link.parent.mkdir(parents=True)
-    link.symlink_to(tmp_path / "elsewhere")
+    link.symlink_to(file.parent)
     write_config(tmp_path / "run" / "config.json", tiny_config)
     with pytest.raises(UsageError, match="is a link, and files would be written to"):
         pretrain(tiny_config, RunDirectory(tmp_path / "run"))
-    assert [path.name for path in (tmp_path / "elsewhere").iterdir()] == ["train-00000.array_record"]
-    assert (tmp_path / "elsewhere" / "train-00000.array_record").read_text() == "another's"
+    assert [*file.parent.iterdir()] == [file] and file.read_text() == "another's"
 
 
 def test_a_run_goes_on_without_its_lexicon_and_not_with_another_one(prepared, tmp_path, monkeypatch):

@@ -29,6 +29,7 @@ from bert_jax.run.checkpoint_manifest import complete
 from bert_jax.run.metrics import read_metrics
 from bert_jax.run.opened_models import OpenedModels
 from bert_jax.run.run_directory import RunDirectory
+from bert_jax.run.saved_state import load_parameters, saved_shapes
 from bert_jax.run.trained_model import save_model
 from bert_jax.system.errors import UsageError
 from bert_jax.training.step import example_keys
@@ -57,7 +58,6 @@ def run(request, config, tmp_path_factory):
 
 def state_on_disk(run):
     """The arrays of the newest checkpoint's parameters, those of the teacher too."""
-    from bert_jax.run.saved_state import load_parameters, saved_shapes
 
     newest = sorted(run.checkpoints.glob("[0-9]*"))[-1]
     one = jax.sharding.SingleDeviceSharding(jax.devices()[0])
@@ -264,9 +264,8 @@ def test_a_middle_layer_teaches_and_those_above_it_are_left_out(config, tmp_path
     params = teacher_parameters(teacher, plan.inputs.teacher, plan.mesh)
     whole = bert_jax.load(config.teacher).params["bert"]
     first = jax.tree.map(lambda leaf: leaf[:1], whole["encoder"]["layers"])
-    assert equal(params["bert"]["encoder"]["layers"], first) and equal(
-        params["bert"]["embeddings"], whole["embeddings"]
-    )
+    assert equal(params["bert"]["encoder"]["layers"], first)
+    assert equal(params["bert"]["embeddings"], whole["embeddings"])
     assert jax.tree.map(jnp.shape, params) == jax.tree.map(jnp.shape, teacher.init(jax.random.key(0)))
 
 
@@ -319,10 +318,7 @@ def test_a_teacher_that_cannot_teach_is_refused_in_one_line(config, tiny_run, tm
             {"distillation.kind": "relations", "distillation.temperature": 3.0},
             "--distillation.temperature=3.0 has no effect: it needs --distillation.kind=predictions;",
         ),
-        (
-            {"vocabulary.size": 200},
-            "--vocabulary.size=200 has no effect: the vocabulary of --teacher=.* is taken",
-        ),
+        ({"vocabulary.size": 200}, "--vocabulary.size=200 has no effect: the vocabulary of --teacher=.* is taken"),
     ],
 )
 def test_settings_that_do_not_fit_a_teacher_or_have_no_effect_are_refused(config, changes, expected):

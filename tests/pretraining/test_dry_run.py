@@ -22,16 +22,9 @@ def planned(config, path) -> dict[str, str]:
 
 def test_a_new_run_is_planned_with_its_text_steps_and_memory(tiny_config, tmp_path, corpus):
     facts = planned(tiny_config, tmp_path / "run")
-    assert list(facts) == [
-        "run",
-        "devices",
-        "vocabulary",
-        "data, length 32",
-        *("format", "files", "size", "documents", "begins with", "a line has", "languages"),
-        "phase 0",
-        "memory, length 32",
-        "checkpoints",
-    ]
+    of_text = ["format", "files", "size", "documents", "begins with", "a line has", "languages"]
+    assert list(facts)[:4] == ["run", "devices", "vocabulary", "data, length 32"]
+    assert list(facts)[4:] == [*of_text, "phase 0", "memory, length 32", "checkpoints"]
     assert facts["run"].endswith("a new one of 12 steps")
     size = corpus.stat().st_size / 1e6
     assert facts["data, length 32"] == f"to be prepared from text:{corpus}: {size:,.4g} MB"
@@ -39,9 +32,7 @@ def test_a_new_run_is_planned_with_its_text_steps_and_memory(tiny_config, tmp_pa
     steps = "FLOPs by formula: 12 steps of 8 sequences of up to 32 tokens, 3,072 tokens at most"
     assert facts["phase 0"].endswith(steps)
     # By default two checkpoints are kept; the best one and one being written lie beside them.
-    each, most = (
-        float(facts["checkpoints"].split(after)[0].split()[-1]) for after in (" MB each", " MB on disk by formula")
-    )
+    each, most = (float(facts["checkpoints"].split(end)[0].split()[-1]) for end in (" MB each", " MB on disk by"))
     assert f"state {each} " in facts["memory, length 32"] and abs(most - (tiny_config.checkpoints.keep + 2) * each) < 1
     assert not list(tmp_path.iterdir())
 
@@ -56,9 +47,8 @@ def test_of_a_run_that_is_there_the_steps_left_are_planned(tiny_config, tiny_run
 
 def test_without_init_the_vocabulary_is_the_teachers(tiny_config, tiny_run, tmp_path):
     teacher = str(tiny_run.path)
-    assert planned(tiny_config.replace(teacher=teacher), tmp_path / "run")["vocabulary"].endswith(
-        f"read from {teacher}"
-    )
+    facts = planned(tiny_config.replace(teacher=teacher), tmp_path / "run")
+    assert facts["vocabulary"].endswith(f"read from {teacher}")
 
 
 def test_data_of_other_settings_are_not_taken_for_those_of_the_run(tiny_config, untrained):
@@ -126,24 +116,12 @@ def test_the_vocabulary_of_several_sources_is_trained_once(mixed, monkeypatch):
 def test_the_plan_of_a_preparation_adds_up_its_sources(mixed, tmp_path):
     sources = mixed.data.source
     facts = dict(preparation_estimates(mixed, OpenedModels()))
-    assert list(facts) == [
-        *sources,
-        "chunks",
-        "text sent to workers",
-        "written",
-        "vocabulary",
-        "sequences, one core",
-        "both, on this machine's cores",
-        "rate, measured",
-        "1 worker",
-        "10 workers",
-        "100 workers",
-    ]
+    of_time = ["sequences, one core", "both, on this machine's cores", "rate, measured"]
+    workers = ["1 worker", "10 workers", "100 workers"]
+    assert list(facts) == [*sources, "chunks", "text sent to workers", "written", "vocabulary", *of_time, *workers]
     size = sum((tmp_path / f"{name}.txt").stat().st_size for name in "ab")
-    assert (
-        facts["text sent to workers"] == f"{size / 1e6:.2f} MB (not with Spark)"
-        and "the whole looked at" in facts[sources[0]]
-    )
+    assert facts["text sent to workers"] == f"{size / 1e6:.2f} MB (not with Spark)"
+    assert "the whole looked at" in facts[sources[0]]
     assert facts["chunks"] == "3 of about 0.02 MB of text" and facts["written"].endswith(" MB of sequences of 32")
     assert Figure(PreparationTime, "vocabulary_seconds").text(0.0) == "given"
     assert not [path for path in tmp_path.iterdir() if path.suffix != ".txt"]

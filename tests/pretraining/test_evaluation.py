@@ -86,18 +86,16 @@ def test_all_of_other_text_is_measured_whatever_is_used_of_held_out_documents(ti
 
 def test_a_run_is_measured_by_the_sequences_of_the_phase_that_it_has_reached(tiny_run, tiny_copy):
     config = RunFiles(tiny_copy.path).config
-    write_config(
-        tiny_copy.config_file, config.replace(phases=(*config.phases, Phase(steps=5, length=16, batch_size=8)))
-    )
+    phases = (*config.phases, Phase(steps=5, length=16, batch_size=8))
+    write_config(tiny_copy.config_file, config.replace(phases=phases))
     assert evaluate_run(tiny_copy).measured_on == evaluate_run(tiny_run).measured_on
 
 
 def test_other_text_is_measured_once_whatever_the_dupe_factor(tiny_run, tiny_config, tmp_path):
+    source = f"text:{tmp_path / 'new.txt'}"
     (tmp_path / "new.txt").write_text(stories(30, first=700))
-    count = lambda config, place: (
-        dataset.prepare_other(
-            config, tiny_run, 32, f"text:{tmp_path / 'new.txt'}", None, tmp_path / place
-        ).train.instances
-    )
-    often = tiny_config.replace(data=tiny_config.data.replace(dupe_factor=3))
-    assert count(often, "often") == count(tiny_config, "once")
+    configs = {"once": tiny_config, "often": tiny_config.change(data={"dupe_factor": 3})}
+    prepared = [
+        dataset.prepare_other(config, tiny_run, 32, source, None, tmp_path / name) for name, config in configs.items()
+    ]
+    assert prepared[0].train.instances == prepared[1].train.instances

@@ -95,9 +95,7 @@ def test_an_encoder_without_a_head_gets_one_near_the_identity(adapt, vectors_run
 def test_layers_of_a_model_give_an_adapted_one_its_depth(adapt, tiny_config):
     assert fitted(adapt.replace(init_layers=(1,))).model.num_layers == 1
     assert fitted(adapt.replace(init_layers=(0, 1, 1))).model.num_layers == 3
-    with pytest.raises(
-        SettingsError, match=r"--init-layers=0 names 1 of the layers of --init=model, and --model.num-l"
-    ):
+    with pytest.raises(SettingsError, match="--init-layers=0 names 1 of the layers of --init=model, and --model.num-"):
         tiny_config.replace(init="model", init_layers=(0,))
 
 
@@ -117,18 +115,38 @@ def test_adapt_without_init_is_refused(adapt):
         fitted(adapt.replace(init=None))
 
 
-def test_minutes_fit_batch_and_steps_to_a_measured_step(adapt, monkeypatch):
-    monkeypatch.setattr(fitting, "_row_seconds", lambda config, size, batch: 0.001)
-    phases = fitted(adapt.set({"vocabulary.size": 90}).replace(minutes=2)).phases
-    assert [(phase.batch_size, phase.steps) for phase in phases] == [(64, 625), (64, 1250)]
-    monkeypatch.setattr(fitting, "_row_seconds", lambda config, size, batch: 1.0)
-    assert [phase.steps for phase in fitted(adapt.replace(minutes=2)).phases] == [5, 10]
+@pytest.fixture
+def timed(monkeypatch):
+    """Has a row of a batch take so many seconds, and no memory for more than `room` rows; gives the sizes tried."""
+
+    def set_to(seconds, room=1000):
+        tried = []
+
+        def measured(config, size, batch):
+            tried.append(batch)
+            if batch > room:
+                raise jax.errors.JaxRuntimeError("RESOURCE_EXHAUSTED: Out of memory while trying to allocate 9 bytes.")
+            return seconds(batch)
+
+        monkeypatch.setattr(fitting, "_row_seconds", measured)
+        return tried
+
+    return set_to
 
 
-def test_a_larger_batch_whose_rows_take_longer_is_not_taken(adapt, monkeypatch):
-    monkeypatch.setattr(fitting, "_row_seconds", lambda config, size, batch: 0.001 if batch < 32 else 0.0013)
-    phases = fitted(adapt.set({"vocabulary.size": 90}).replace(minutes=2)).phases
-    assert [(phase.batch_size, phase.steps) for phase in phases] == [(16, 2500), (16, 5000)]
+@pytest.mark.parametrize(
+    "seconds, phases",
+    [
+        (lambda batch: 0.001, [(64, 625), (64, 1250)]),
+        (lambda batch: 0.001 if batch < 32 else 0.0013, [(16, 2500), (16, 5000)]),
+        (lambda batch: 1.0, [(8, 5), (8, 10)]),
+    ],
+    ids=["fast", "slower in larger batches", "slow"],
+)
+def test_minutes_fit_batch_and_steps_to_a_measured_step(adapt, timed, seconds, phases):
+    timed(seconds)
+    found = fitted(adapt.set({"vocabulary.size": 90}).replace(minutes=2)).phases
+    assert [(phase.batch_size, phase.steps) for phase in found] == phases
 
 
 def test_a_model_that_is_the_teacher_too_is_opened_once_and_the_measured_step_has_it(adapt, tmp_path, monkeypatch):
@@ -140,36 +158,23 @@ def test_a_model_that_is_the_teacher_too_is_opened_once_and_the_measured_step_ha
     assert len(opened) == 1 and taught and all(taught)
 
 
-def test_a_batch_that_memory_does_not_hold_is_not_taken(adapt, monkeypatch, capsys):
-    def measured(config, size, batch):
-        if batch > 32:
-            raise jax.errors.JaxRuntimeError("RESOURCE_EXHAUSTED: Out of memory while trying to allocate 9 bytes.")
-        return 0.001
-
-    monkeypatch.setattr(fitting, "_row_seconds", measured)
+def test_a_batch_that_memory_does_not_hold_is_not_taken(adapt, timed, capsys):
+    timed(lambda batch: 0.001, room=32)
     assert {phase.batch_size for phase in fitted(adapt.replace(minutes=2)).phases} == {32}
     assert "no memory for batches of 64 rows" in capsys.readouterr().err
 
 
-def test_without_memory_for_the_batch_that_was_given_a_smaller_one_is_measured(adapt, monkeypatch):
-    tried, room = [], 2
-
-    def measured(config, size, batch):
-        tried.append(batch)
-        if batch > room:
-            raise jax.errors.JaxRuntimeError("RESOURCE_EXHAUSTED: Out of memory while trying to allocate 9 bytes.")
-        return 0.001
-
-    monkeypatch.setattr(fitting, "_row_seconds", measured)
+def test_without_memory_for_the_batch_that_was_given_a_smaller_one_is_measured(adapt, timed):
+    tried = timed(lambda batch: 0.001, room=2)
     assert {phase.batch_size for phase in fitted(adapt.replace(minutes=2)).phases} == {2} and tried == [8, 4, 2]
-    room = 0
+    timed(lambda batch: 0.001, room=0)
     with pytest.raises(UsageError, match="no memory for a step of 1 row; give a smaller model"):
         fitted(adapt.replace(minutes=2))
 
 
 def test_a_batch_that_the_devices_do_not_divide_is_refused_before_a_step_is_measured(adapt, monkeypatch):
     monkeypatch.setattr(fitting, "make_mesh", lambda config: AbstractMesh((3, 1, 1), MESH_AXES))
-    monkeypatch.setattr(fitting, "_row_seconds", lambda config, size, batch: 1.0)
+    monkeypatch.setattr(fitting, "_row_seconds", None)
     with pytest.raises(UsageError, match="a batch of 8 doesn't divide over 3 devices; choose a multiple of 3"):
         fitted(adapt.replace(minutes=2))
 
@@ -181,9 +186,7 @@ def test_a_step_is_measured(adapt):
 
 @pytest.mark.long
 def test_an_adapted_run_compares_its_end_with_its_start(adapt, tmp_path):
-    texts = [
-        f"The garden of house {number} lies near the river. It has trees and {number} stones." for number in range(80)
-    ]
+    texts = [f"The garden of house {at} lies near the river. It has trees and {at} stones." for at in range(80)]
     run = RunDirectory(tmp_path / "run")
     results = pretrain(adapt.change(data={"held_out": 0.3}), run, source=texts, init=adapt.init)
     start = results.started_from
@@ -254,24 +257,20 @@ def test_the_size_of_a_vocabulary_that_replaces_the_models_follows_from_the_word
     assert fitting.fitted(exchanging, OpenedModels(), directory).vocabulary.size == 2048
 
 
-def test_few_words_are_seen_more_often_and_no_budget_of_minutes_more_than_a_hundred_times(
-    tmp_path, monkeypatch, capsys
-):
+def test_few_words_are_seen_often_and_no_budget_of_minutes_more_than_a_hundred_times(tmp_path, timed, capsys):
     config = scratch(tmp_path, LINE * 2000)
 
-    def passes(config):
-        [phase] = fitted(config).phases
+    def passes(**given):
+        [phase] = fitted(config.replace(**given)).phases
         return phase.steps * phase.batch_size * phase.length / (12_000 * 1.5)
 
-    assert passes(config) == pytest.approx(100, rel=0.01) and passes(config.replace(passes=7.0)) == pytest.approx(
-        7, rel=0.1
-    )
-    monkeypatch.setattr(fitting, "_row_seconds", lambda config, size, batch: 0.001)
-    assert passes(config.replace(minutes=0.1)) == pytest.approx(6000 * 64 / 18_000, rel=0.01)
-    assert passes(config.replace(minutes=60)) == pytest.approx(100, rel=0.05)
+    assert passes() == pytest.approx(100, rel=0.01) and passes(passes=7.0) == pytest.approx(7, rel=0.1)
+    timed(lambda batch: 0.001)
+    assert passes(minutes=0.1) == pytest.approx(6000 * 64 / 18_000, rel=0.01)
+    assert passes(minutes=60) == pytest.approx(100, rel=0.05)
     said = " ".join(capsys.readouterr().err.split())
     assert "more passes over so little text don't pay, so 0.469 of 60 minutes are" in said
-    assert passes(config.replace(minutes=60, passes=20.0)) == pytest.approx(20, rel=0.05)
+    assert passes(minutes=60, passes=20.0) == pytest.approx(20, rel=0.05)
 
 
 def test_a_text_without_words_is_left_to_the_preparation(tmp_path):
@@ -289,13 +288,12 @@ def test_words_are_those_of_the_whole_text_where_a_sample_of_it_is_kept(tmp_path
 
 
 def test_sizes_of_ones_own_are_kept(tmp_path):
-    given = {"vocabulary.size": 300, "model.hidden_size": 256, "model.num_heads": 4}
+    """Also if they are the defaults."""
     settings = scratch(tmp_path, LINE * 40)
-    config = fitted(settings.set(given))
-    assert (config.model.num_layers, config.model.hidden_size, config.vocabulary.size) == (2, 256, 300)
-    of_base = {"model.hidden_size": 768, "model.num_heads": 12, "vocabulary.size": VocabularyConfig().size}
-    config = fitted(settings.set(of_base))  # the defaults
-    assert (config.model.hidden_size, config.vocabulary.size) == (768, VocabularyConfig().size)
+    for hidden_size, heads, size in ((256, 4, 300), (768, 12, VocabularyConfig().size)):
+        given = {"vocabulary.size": size, "model.hidden_size": hidden_size, "model.num_heads": heads}
+        config = fitted(settings.set(given))
+        assert (config.model.num_layers, config.model.hidden_size, config.vocabulary.size) == (2, hidden_size, size)
 
 
 def test_the_words_are_those_that_the_first_host_counted(tmp_path, monkeypatch):
@@ -334,16 +332,12 @@ def test_settings_that_are_given_to_a_scratch_run_under_way_are_compared_with_it
     there = tiny_run.files.pretraining_config
     for values in ({}, {"model.num_layers": 2}, {"vocabulary.size": 150}, {"minutes": 5}):
         assert checked(values).flat() == there.flat()
-    for name, value, old in (
-        ("model.num_layers", 6, 2),
-        ("model.hidden_size", 64, 32),
-        ("vocabulary.size", 9000, 150),
-        ("phases.0.length", 16, 32),
-        ("phases.0.batch_size", 16, 8),
-    ):
+    others = {"model.num_layers": (2, 6), "model.hidden_size": (32, 64), "vocabulary.size": (150, 9000)}
+    others |= {"phases.0.length": (32, 16), "phases.0.batch_size": (8, 16)}
+    for name, (old, new) in others.items():
         flag = name.replace("_", "-")
-        with pytest.raises(UsageError, match=f"is another run: .*--{flag} is {old} there and {value} now"):
-            checked({name: value})
+        with pytest.raises(UsageError, match=f"is another run: .*--{flag} is {old} there and {new} now"):
+            checked({name: new})
 
 
 def test_the_fitted_steps_of_a_run_under_way_are_kept_and_the_run_as_the_config_gets_more(begun, tiny_run, capsys):
@@ -359,15 +353,13 @@ def test_the_fitted_steps_of_a_run_under_way_are_kept_and_the_run_as_the_config_
 @pytest.mark.long
 def test_a_model_that_gets_worse_ends_the_training_with_its_results(adapt, tmp_path, monkeypatch, capsys):
     monkeypatch.setattr(pretraining, "harm_of", lambda start, now, done: "it gets worse" if done >= 0.5 else None)
-    run = RunDirectory(tmp_path / "run")
-    results = pretrain(adapt.change(data={"held_out": 0.3}), run)
+    config, run = adapt.change(data={"held_out": 0.3}), RunDirectory(tmp_path / "run")
+    results = pretrain(config, run)
     assert results.stopped_early and results.steps == 3 and run.newest_step == 3
     said = " ".join(capsys.readouterr().err.split())
-    assert (
-        "step 3: it gets worse; training ends here" in said
-        and f"held-out loss is {run.checkpoints / '00000003'}" in said
-    )
-    assert pretrain(adapt.change(data={"held_out": 0.3}), run).steps == 3  # finished
+    assert "step 3: it gets worse; training ends here" in said
+    assert f"held-out loss is {run.checkpoints / '00000003'}" in said
+    assert pretrain(config, run).steps == 3  # finished
 
 
 @pytest.mark.long

@@ -115,43 +115,30 @@ def test_a_run_with_a_longer_vocabulary_trains_with_the_models_casing(continued,
     [
         ({"init": "absent"}, "there is no folder absent here"),
         (
-            {"model": {"num_layers": 3, "hidden_size": 64}},
+            {"model.num_layers": 3, "model.hidden_size": 64},
             "--model.num-layers is 2 there and 3 here; --model.hidden-size is 32",
         ),
+        ({"model.vocabulary_size": 99}, "--model.vocabulary-size=99 and the vocabulary has 150"),
+        ({"vocabulary.file": "other.txt"}, "doesn't begin with the old one's pieces: piece 9 is"),
     ],
 )
-def test_a_model_that_is_not_there_or_another_one_is_refused_first(continued, tmp_path, changes, words):
-    if "model" in changes:
-        changes["model"] = continued.model.replace(**changes["model"])
-    with pytest.raises(UsageError, match=words):
-        pretrain(continued.replace(**changes), RunDirectory(tmp_path / "run"))
-    assert not (tmp_path / "run").exists()
-
-
-def test_a_vocabulary_that_begins_otherwise_is_refused_first(continued, longer, tmp_path):
+def test_what_does_not_fit_the_model_is_refused_first(continued, longer, tmp_path, monkeypatch, changes, words):
     lines = longer.read_text(encoding="utf-8").splitlines()
-    longer.write_text("\n".join([*lines[:9], *reversed(lines[9:])]), encoding="utf-8")
-    with pytest.raises(UsageError, match="doesn't begin with the old one's pieces: piece 9 is"):
-        pretrain(continued.replace(vocabulary=VocabularyConfig(file=str(longer))), RunDirectory(tmp_path / "run"))
+    (tmp_path / "other.txt").write_text("\n".join([*lines[:9], *reversed(lines[9:])]), encoding="utf-8")
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(UsageError, match=words):
+        pretrain(continued.set(changes), RunDirectory(tmp_path / "run"))
     assert not (tmp_path / "run").exists()
 
 
 def test_the_size_of_a_vocabulary_that_is_given_is_known_beforehand(continued, longer, tmp_path):
     assert expected_vocabulary_size(continued, OpenedModels()) == 150
-    assert (
-        expected_vocabulary_size(continued.replace(vocabulary=VocabularyConfig(file=str(longer))), OpenedModels())
-        == 152
-    )
+    given = continued.replace(vocabulary=VocabularyConfig(file=str(longer)))
+    assert expected_vocabulary_size(given, OpenedModels()) == 152
     texts = [line for seed in range(40) for line in story(seed)]
     train_tokenizer(texts, "unigram", 60, Cleaning()).write_vocabulary(tmp_path / "a.model")
     config = continued.replace(init=None, vocabulary=VocabularyConfig(file=str(tmp_path / "a.model")))
     assert expected_vocabulary_size(config, OpenedModels()) == 60
-
-
-def test_a_size_that_the_given_vocabulary_has_not_is_refused_first(continued, tmp_path):
-    with pytest.raises(UsageError, match="--model.vocabulary-size=99 and the vocabulary has 150"):
-        pretrain(continued.replace(model=continued.model.replace(vocabulary_size=99)), RunDirectory(tmp_path / "run"))
-    assert not (tmp_path / "run").exists()
 
 
 def test_some_layers_of_a_model_begin_a_smaller_one_bit_for_bit(continued, tiny_run):
@@ -160,9 +147,8 @@ def test_some_layers_of_a_model_begin_a_smaller_one_bit_for_bit(continued, tiny_
         config = continued.set({"init_layers": layers})
         assert config.model == continued.model.replace(num_layers=len(layers))
         tokenizer = load_tokenizer(tiny_run.tokenizer)
-        after = leaves(
-            initial_parameters(open_initial(config, OpenedModels()), config, tokenizer, make_mesh(config.mesh))
-        )
+        initial, mesh = open_initial(config, OpenedModels()), make_mesh(config.mesh)
+        after = leaves(initial_parameters(initial, config, tokenizer, mesh))
         assert set(after) == set(before)
         for name, leaf in after.items():
             assert np.array_equal(leaf, before[name][np.array(layers)] if "['layers']" in name else before[name]), name
@@ -190,9 +176,8 @@ def test_a_model_without_segments_gives_single_texts_the_vectors_of_one_with_seg
     assert state.params["next_sentence"] and "segment" not in state.params["bert"]["embeddings"]
     tokens = jax.tree.map(jnp.asarray, lay_out_sequences([TokenSequence([2, 9, 11, 3], 4)], (1, 4), pad_id=0))
     first, _ = BertForPretraining(old).apply({"params": before}, tokens)
-    second, _ = BertForPretraining(config.model.replace(vocabulary_size=old.vocabulary_size)).apply(
-        {"params": state.params}, tokens
-    )
+    sized = config.model.replace(vocabulary_size=old.vocabulary_size)
+    second, _ = BertForPretraining(sized).apply({"params": state.params}, tokens)
     np.testing.assert_allclose(first, second, atol=1e-6)
 
 

@@ -14,13 +14,7 @@ from bert_jax import configs
 from bert_jax.config.objective import HELD_OUT_MASKS, UNIT_KINDS, ObjectiveConfig, num_predictions, unit_shares
 from bert_jax.config.settings import SettingsError
 from bert_jax.layout import ENTITY_START, MASKABLE, PHRASE_START, WORD_START
-from bert_jax.pretraining.masking import (
-    MaskingKeys,
-    divide_sequences,
-    mask_sequences,
-    next_tokens,
-    order_of_prediction,
-)
+from bert_jax.pretraining.masking import MaskingKeys, divide_sequences, mask_sequences, next_tokens, order_of_prediction
 from bert_jax.pretraining.units import _SPACED_WORDS, Division, _draw, _spaced_spans, choose_units, divide
 
 SEEDS = 300
@@ -196,7 +190,7 @@ def test_rates_lengths_and_replacements_are_those_of_numpy(kind):
     tokens, keys = repeated(text, SEEDS), keys_of(SEEDS)
     masked = jax.tree.map(np.asarray, mask(tokens, keys, objective))
     starts, _ = jax.jit(divide_sequences, static_argnums=2)(tokens, keys, (kind,))
-    found = {"tokens": [], "units": [], "words": []}, {"tokens": [], "units": [], "words": []}
+    found = [{"tokens": [], "units": [], "words": []} for _ in range(2)]
     for row in range(SEEDS):
         used = masked.weights[row] > 0
         places = masked.places[row][used]
@@ -334,9 +328,8 @@ def test_no_token_is_replaced_and_a_sixth_is_predicted_in_an_order_of_its_own():
         assert (np.delete(ranks[row], targets) == -1).all()
         # The targets of the second segment come after those of the first.
         second = tokens.segment[row, targets] > 0
-        assert (
-            not second.any() or second.all() or ranks[row, targets][~second].max() < ranks[row, targets][second].min()
-        )
+        first, then = ranks[row, targets[~second]], ranks[row, targets[second]]
+        assert not (len(first) and len(then)) or first.max() < then.min()
         orders.add(tuple(np.argsort(ranks[row, targets])[:5]))
     assert len(orders) > 100
 

@@ -7,7 +7,7 @@ import shutil
 import jax
 import numpy as np
 import pytest
-from stages import parameters, stopped_at
+from stages import parameters
 
 import bert_jax
 from bert_jax.cli.main import run as command
@@ -57,9 +57,8 @@ def test_every_part_learns(run, config):
             assert np.ptp(leaf) > 0, path_of(path)  # it began as ones; every row of every block has moved
             assert leaf.ndim == 1 or all(np.ptp(row) > 0 for row in np.asarray(leaf))
     results = json.loads(run.results_file.read_text())
-    assert (
-        results["mlm_loss"] < [line for line in read_metrics(run.metrics_file) if line["split"] == "train"][0]["loss"]
-    )
+    trained = [line for line in read_metrics(run.metrics_file) if line["split"] == "train"]
+    assert results["mlm_loss"] < trained[0]["loss"]
 
 
 def test_a_phase_has_its_own_rotations(run, config):
@@ -70,11 +69,8 @@ def test_a_phase_has_its_own_rotations(run, config):
     assert at_8 and evaluate_run(run, step=8).metrics["mlm_loss"] > 0
 
 
-def test_it_goes_on_bit_for_bit_over_the_change_of_the_phase(run, config, tmp_path):
-    with stopped_at(8):
-        pretrain(config, RunDirectory(tmp_path))
-    pretrain(config, RunDirectory(tmp_path))
-    assert parameters(tmp_path) == parameters(run.path)
+def test_it_goes_on_bit_for_bit_over_the_change_of_the_phase(run, config, resumed):
+    assert parameters(resumed(config, 8, run).path) == parameters(run.path)
 
 
 def test_what_is_exported_is_read_back(run, tmp_path):

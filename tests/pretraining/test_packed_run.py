@@ -4,12 +4,11 @@ import re
 import shutil
 
 import pytest
-from stages import parameters, stopped_at
+from stages import parameters
 
 from bert_jax.cli.main import run as command
 from bert_jax.pretraining.evaluation import evaluate_run
 from bert_jax.pretraining.inspection import seen_sequences
-from bert_jax.pretraining.pretrain import pretrain
 from bert_jax.run.metrics import read_metrics
 from bert_jax.run.recorded_config import write_config
 from bert_jax.run.run_directory import RunDirectory
@@ -30,19 +29,14 @@ def test_it_measures_sequences_real_tokens_and_fill(packed_run, packed_config):
     assert evaluate_run(packed_run).held_out_sequences
 
 
-def test_it_goes_on_bit_for_bit(packed_run, packed_config, tmp_path, monkeypatch, capsys):
+def test_it_goes_on_bit_for_bit(packed_run, packed_config, resumed, monkeypatch, capsys):
     """And tells how many sequences a row holds, at the start and in the progress line."""
     monkeypatch.setattr(progress, "PLAIN_FIRST_S", 0.0)
     monkeypatch.setattr(progress, "PLAIN_EVERY_S", 0.0)
     monkeypatch.setattr(loop, "_NOTE_EVERY_S", 0.0)
-    with stopped_at(5):
-        pretrain(packed_config, RunDirectory(tmp_path))
-    pretrain(packed_config, RunDirectory(tmp_path))
-    assert parameters(tmp_path) == parameters(packed_run.path)
+    assert parameters(resumed(packed_config, 5, packed_run).path) == parameters(packed_run.path)
     said = " ".join(capsys.readouterr().err.split())
-    start = re.search(
-        r"packed rows of 128: (\d\.\d) sequences a row, (\d+)% filled; a batch of 8 rows has (\d+) seq", said
-    )
+    start = re.search(r"packed rows of 128: (\d\.\d) sequences a row, (\d+)% filled; a batch of 8 rows has (\d+)", said)
     assert float(start[1]) > 1.2 and int(start[2]) > 90 and int(start[3]) == pytest.approx(8 * float(start[1]), abs=1)
     in_progress = re.search(rf"rate .*, {start[1]} sequences a row, (\d+)% filled", said)
     assert 50 < int(in_progress[1]) <= 100

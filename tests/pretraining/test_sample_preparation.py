@@ -66,9 +66,8 @@ def test_a_part_of_a_source_stands_for_the_whole(given, sample):
 
 def test_other_lengths_are_tried_and_a_given_vocabulary_beside_one_of_the_text(given, sample):
     found = prepare_sample(sample, given, OpenedModels())
-    assert [(cut.length, cut.packed) for cut in found.cuts] == [
-        (length, packed) for length in (32, 128, 512) for packed in (False, True)
-    ]
+    expected = [(length, packed) for length in (32, 128, 512) for packed in (False, True)]
+    assert [(cut.length, cut.packed) for cut in found.cuts] == expected
     assert [(each.vocabulary, each.pieces) for each in found.pieces] == [("given", 150), ("trained on this text", 150)]
     assert found.time.vocabulary_seconds == 0 and found.vocabulary_size is None
 

@@ -8,7 +8,7 @@ import pytest
 from conftest import prepared_copy
 
 import bert_jax
-from bert_jax.config.operation import ExecutionConfig, InputConfig, MeshConfig
+from bert_jax.config.operation import MeshConfig
 from bert_jax.instances.prepared_data import PreparedData
 from bert_jax.instances.shards import InstanceSource, ShardReader, shard_path
 from bert_jax.model.sharding import make_mesh
@@ -46,11 +46,8 @@ def poisoned(monkeypatch, steps):
 
 def test_too_many_skipped_steps_in_a_row_stop_the_run_with_what_led_to_it(tiny_config, untrained, monkeypatch):
     poisoned(monkeypatch, {2, 3, *range(6, 12)})
-    config = tiny_config.replace(
-        execution=ExecutionConfig(max_skipped_steps=3),
-        logging=tiny_config.logging.replace(every=100),
-        evaluation=tiny_config.evaluation.replace(every=100),
-    )
+    rarely = {"logging": {"every": 100}, "evaluation": {"every": 100}}
+    config = tiny_config.change(execution={"max_skipped_steps": 3}, **rarely)
     with pytest.raises(RunError) as failure:
         pretrain(config, untrained)
     good = untrained.checkpoints / "00000004"
@@ -103,10 +100,8 @@ def test_the_device_is_asked_for_skipped_steps_only_when_there_may_be_enough(tin
 
 
 def test_a_damaged_record_stops_the_run_or_is_skipped_and_counted(tiny_config, untrained, capsys):
-    shard, records = (
-        shard_path(untrained.data(32), "train", 0),
-        InstanceSource(PreparedData.unchecked(untrained.data(32)), "train")._starts[1],
-    )
+    shard = shard_path(untrained.data(32), "train", 0)
+    records = InstanceSource(PreparedData.unchecked(untrained.data(32)), "train")._starts[1]
     number = next(record for record in batches_of(tiny_config, untrained).record_numbers(4) if record < records)
     data, record = bytearray(shard.read_bytes()), ShardReader(shard, records).read(number)
     data[data.find(record) + len(record) // 2] ^= 4
@@ -115,9 +110,7 @@ def test_a_damaged_record_stops_the_run_or_is_skipped_and_counted(tiny_config, u
         RunError, match=f"{shard}: record {number} .*of train. is damaged.*--input.damaged-records skip"
     ):
         pretrain(tiny_config, untrained)
-    config = tiny_config.replace(
-        input=InputConfig(damaged_records="skip"), evaluation=tiny_config.evaluation.replace(every=5)
-    )
+    config = tiny_config.change(input={"damaged_records": "skip"}, evaluation={"every": 5})
     # It ends between two lines of the log, after the step that draws the record.
     results = pretrain(config, untrained, on_measured=lambda step, split, values: split == "eval").content
     assert results["steps"] == 5 and results["skipped_records"] == 1 and results["skipped_steps"] == 0

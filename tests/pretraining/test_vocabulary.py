@@ -112,10 +112,8 @@ def test_a_text_with_hardly_any_capitals_gives_a_vocabulary_that_knows_other_tex
     texts = stories(60).lower().split("\n\n")
     texts[0] += capitals
     made = vocabulary_step.learned_tokenizer(texts, VocabularyConfig(size=200, lowercase=False))
-    assert (
-        made.encode("The Old House") == made.encode("the old house")
-        and "hardly any capitals" in capsys.readouterr().err
-    )
+    assert made.encode("The Old House") == made.encode("the old house")
+    assert "hardly any capitals" in capsys.readouterr().err
     accents = VocabularyConfig(size=200, lowercase=False, strip_accents=None)
     assert "é" in vocabulary_step.learned_tokenizer([*texts, "é é é"], accents).cleaned("É")
     cased = vocabulary_step.learned_tokenizer([*texts, *["The"] * 60], VocabularyConfig(size=200, lowercase=False))
@@ -177,11 +175,8 @@ def test_such_a_vocabulary_serves_the_whole_job(run_of_kind):
     assert (bert.tokenizer.kind, len(bert.tokenizer.vocabulary)) == (asked.kind, asked.size)
     best = bert.fill_mask("The old [MASK] sees the [MASK].")[1][0][0]
     assert {best, best.replace("▁", "Ġ")} & bert.tokenizer.vocabulary.ids.keys()
-    assert {path.name for path in run_of_kind.tokenizer.iterdir()} == {
-        bert.tokenizer.file_name,
-        "tokenizer_config.json",
-        "origin.json",
-    }
+    files = {bert.tokenizer.file_name, "tokenizer_config.json", "origin.json"}
+    assert {path.name for path in run_of_kind.tokenizer.iterdir()} == files
     assert evaluate_run(run_of_kind).held_out_sequences
 
 
@@ -191,9 +186,8 @@ def test_its_words_are_masked_whole(run_of_kind):
     tokenizer, batch, targets = seen.tokenizer, seen.batch, seen.targets
     several = 0
     for row, length in enumerate(batch.tokens.length[:, 0]):
-        starts = tokenizer.starts_word[batch.tokens.ids[row, :length]] | (
-            batch.tokens.units[row, :length] & WORD_START > 0
-        )
+        ids, units = batch.tokens.ids[row, :length], batch.tokens.units[row, :length]
+        starts = tokenizer.starts_word[ids] | (units & WORD_START > 0)
         word = np.cumsum(starts)
         chosen = targets.masked.places[row][targets.masked.weights[row] > 0].tolist()
         for number in set(word[chosen]):

@@ -63,9 +63,8 @@ def test_many_sources_are_one_reading_with_one_remark_for_all_of_a_kind(tmp_path
     assert rows["mended or left out"] == "1 record without text (in the sample)"
     assert "% en, " in rows["languages"] and "% de" in rows["languages"]
     (remark,) = found.remarks
-    assert remark.startswith(f"{sources[0]}: 100% of the lines, like '<p>") and remark.endswith(
-        "(2 more sources are so)"
-    )
+    assert remark.startswith(f"{sources[0]}: 100% of the lines, like '<p>")
+    assert remark.endswith("(2 more sources are so)")
 
 
 @pytest.mark.parametrize(

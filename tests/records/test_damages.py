@@ -11,6 +11,7 @@ import zstandard
 from conftest import stories
 from damages import attack
 from trained_tokenizers import trained
+from treebanks import conll, conllu, sentences
 
 from bert_jax.config.data import DataConfig
 from bert_jax.config.task import TaskConfig
@@ -21,20 +22,14 @@ from bert_jax.records.sources import task_records
 COUNT = 25
 TEXT = stories(6)
 DOCUMENTS = TEXT.strip().split("\n\n")
-WORDS = [line.split()[:12] for line in DOCUMENTS]
 ROWS = [
     {"id": number, "sentence": text[:60], "label": "yes" if number % 2 else "no"}
     for number, text in enumerate(DOCUMENTS)
 ]
 QUESTIONS = [
-    {"id": f"q{n}", "question": "Which cat?", "answers": [{"text": d[4:9], "answer_start": 4}]}
-    for n, d in enumerate(DOCUMENTS)
+    {"id": f"q{number}", "question": "Which cat?", "answers": [{"text": text[4:9], "answer_start": 4}]}
+    for number, text in enumerate(DOCUMENTS)
 ]
-CONLLU = (
-    "# text\n"
-    + "".join(f"{n}\t{w}\t_\t{'NOUN' if n % 2 else 'VERB'}\t_\t_\t0\troot\t_\t_\n" for n, w in enumerate(WORDS[0], 1))
-    + "\n"
-)
 
 
 def lines(rows) -> bytes:
@@ -68,11 +63,8 @@ FILES = {
     "a.jsonl.zst": (zstandard.compress(lines(ROWS)), "class"),
     "a.json": (squad(), "span"),
     "a.json.gz": (gzip.compress(squad()), "span"),
-    "a.conll": (
-        "\n\n".join("\n".join(f"{w} O" if n else f"{w} B-X" for n, w in enumerate(s)) for s in WORDS).encode(),
-        "tags",
-    ),
-    "a.conllu": (CONLLU.encode() * 3, "tags"),
+    "a.conll": (conll(sentences(6)).encode(), "tags"),
+    "a.conllu": (conllu(sentences(3)).encode(), "tags"),
 }
 COLUMNS = {"tags": ("words",), "span": ("question", "context")}
 LABELS = {"a.conll": "tags", "a.conllu": "upos", "a.json": "answers", "a.json.gz": "answers"}

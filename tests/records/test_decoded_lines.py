@@ -74,23 +74,14 @@ def test_a_damaged_file_is_named(tmp_path, suffix, pack, damage):
         read(tmp_path / f"a{suffix}")
 
 
-def test_long_lines_are_cut_at_spaces_and_counted(tmp_path, monkeypatch):
+@pytest.mark.parametrize("line, space", [("word " * 100, " "), ("雪" * 500, "")])
+def test_long_lines_are_cut_at_spaces_or_between_characters_and_counted(tmp_path, monkeypatch, line, space):
     monkeypatch.setattr(limits, "LINE_BYTES", 100)
-    words = "word " * 100
-    (tmp_path / "a.txt").write_text(f"{words}\nshort\n")
-    documents, corpus = read(tmp_path / "a.txt")
-    assert " ".join(documents[0][:-1]).split() == words.split()
-    assert max(map(len, documents[0])) <= 100
-    assert documents[0][-1] == "short"
-    assert corpus.repairs["over-long lines cut"] == len(documents[0]) - 2
-
-
-def test_a_long_line_without_spaces_is_cut_between_characters(tmp_path, monkeypatch):
-    monkeypatch.setattr(limits, "LINE_BYTES", 100)
-    (tmp_path / "a.txt").write_text("雪" * 500, encoding="utf-8")
-    documents, corpus = read(tmp_path / "a.txt")
-    assert "".join(documents[0]) == "雪" * 500
-    assert "lines with undecodable bytes" not in corpus.repairs
+    (tmp_path / "a.txt").write_text(f"{line}\nshort\n", encoding="utf-8")
+    [[*parts, last]], corpus = read(tmp_path / "a.txt")
+    assert space.join(parts).split() == line.split() and last == "short"
+    assert max(len(part.encode()) for part in parts) <= 100
+    assert corpus.repairs == {"over-long lines cut": len(parts) - 1}
 
 
 def test_a_long_document_is_cut_between_lines_and_counted(tmp_path):

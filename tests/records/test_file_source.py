@@ -76,24 +76,11 @@ def test_text_that_comes_short_is_noticed(bucket_server, bucket):
         list(corpus.documents())
 
 
-@pytest.mark.parametrize(
-    "source, unit",
-    [
-        ("text:{}/a.txt", "MB"),
-        ("text:{}/*.gz", "MB compressed"),
-        ("text:{}/*", "MB compressed"),
-        ("text:{0}/a.txt text:{0}/*.gz", "MB compressed"),
-        ("jsonl:{}/*.zst#text", "MB compressed"),
-        ("parquet:{}/*.parquet#text", "MB compressed"),
-    ],
-)
+@pytest.mark.parametrize("source, unit", [("a.txt", "MB"), ("*", "MB compressed"), ("a.txt a.gz", "MB compressed")])
 def test_the_unit_says_where_bytes_are_not_those_of_the_text(tmp_path, source, unit):
-    for kind, data in compressed(TEXT).items():
-        name = "a" + kind.partition(":")[2].partition("#")[0].replace("**/", "").removeprefix("*")
-        (tmp_path / name).write_bytes(data)
-    (tmp_path / "a.jsonl.zst").write_bytes(zstandard.compress((tmp_path / "a.jsonl").read_bytes()))
-    (tmp_path / "a.zst").unlink()
-    corpus = open_corpus(DataConfig(source=tuple(source.format(tmp_path).split())))
+    (tmp_path / "a.txt").write_text(TEXT)
+    (tmp_path / "a.gz").write_bytes(gzip.compress(TEXT.encode()))
+    corpus = open_corpus(DataConfig(source=tuple(f"text:{tmp_path}/{name}" for name in source.split())))
     assert corpus.unit == unit and corpus.total == pytest.approx(sum(part.source.total for part in corpus.parts))
 
 
@@ -119,10 +106,8 @@ def test_records_are_whole_however_long(tmp_path, monkeypatch):
     lines = [json.dumps({"text": "word " * count}) for count in (10, 3000, 5, 800, 1)]
     path = tmp_path / "a.jsonl"
     path.write_text("\n".join(lines))
-    assert (
-        read((FileRange(path, begin, 100) for begin in range(0, path.stat().st_size, 100)), LINE_END).split("\n")
-        == lines
-    )
+    ranges = [FileRange(path, begin, 100) for begin in range(0, path.stat().st_size, 100)]
+    assert read(ranges, LINE_END).split("\n") == lines
     monkeypatch.setattr("bert_jax.records.file_source._SEARCHED_BYTES", 5000)  # of text files alone
     assert read([FileRange(path, 0, 100)], LINE_END) == "\n".join([*lines[:2], ""])
     assert read([FileRange(path, 5000, 100)], LINE_END) == ""

@@ -67,14 +67,13 @@ def test_another_text_split_or_field_is_another_content_and_another_time_is_none
     [
         ("train#body", "record 0 has no column 'body': there is 'text', 'page'; name another after #"),
         ("train#page", "'page' is an object of 'body' and not a string"),
-        ("validation#text", "can't be opened"),
-        ("validation#text", "'train', 'test'"),
+        ("validation#text", "can't be opened .*'train', 'test'"),
     ],
 )
 def test_what_is_not_there_is_named_with_what_is(library, folder, rest, words):
-    with pytest.raises(UsageError) as refusal:
+    with pytest.raises(UsageError, match=words) as refusal:
         opened(f"hf:{folder}:{rest}")
-    assert words in str(refusal.value) and "\n" not in str(refusal.value)
+    assert "\n" not in str(refusal.value)
 
 
 def test_a_set_of_the_hub_offline_is_one_line(library):

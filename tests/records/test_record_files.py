@@ -14,10 +14,7 @@ from bert_jax.records import file_source, record_files
 from bert_jax.records.corpus import open_corpus
 from bert_jax.system.errors import UsageError
 
-RECORDS = [
-    {"text": "First line.\r\n\n  Second line. ", "id": 1},
-    {"text": "雪 and more", "id": 2},
-]
+RECORDS = [{"text": "First line.\r\n\n  Second line. ", "id": 1}, {"text": "雪 and more", "id": 2}]
 DOCUMENTS = [["First line.", "Second line."], ["雪 and more"]]
 
 

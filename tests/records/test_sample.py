@@ -54,9 +54,8 @@ def test_shares_may_depend_on_the_sizes_that_are_known_at_the_end(limit):
     data = DataConfig(source=("a", "b"), smoothing=0.5)
     sample, sizes = sample_mixture([*LARGE, *SMALL], 2, data.shares, limit)
     assert sizes == [size(LARGE), size(SMALL)]
-    assert [size(sample, 0), size(sample, 1)] == pytest.approx(
-        [share * min(limit, sum(sizes)) for share in data.shares(sizes)], abs=110
-    )
+    expected = [share * min(limit, sum(sizes)) for share in data.shares(sizes)]
+    assert [size(sample, 0), size(sample, 1)] == pytest.approx(expected, abs=110)
 
 
 def test_a_small_source_is_repeated_evenly_and_nothing_is_asked_of_an_empty_one():

@@ -55,12 +55,7 @@ def test_rows_of_all_formats_have_named_values_and_places(tmp_path, pack, end):
     "name, content, settings, expected",
     [
         # A quoted field may be long and hold line feeds.
-        (
-            "a.csv",
-            'text,label\n"one\ntwo",1\n3,0\n',
-            {},
-            [{"text": "one\ntwo", "label": "1"}, {"text": "3", "label": "0"}],
-        ),
+        ("a.csv", 'text,label\n"one\ntwo",1\n', {}, [{"text": "one\ntwo", "label": "1"}]),
         ("a.tsv", f'text\tlabel\n"{"a" * 140_000}\nb"\t1\n', {}, [{"text": "a" * 140_000 + "\nb", "label": "1"}]),
         ("a.csv", f"text,label\n{'x' * 200_000},1\n", {}, [{"text": "x" * 200_000, "label": "1"}]),
         ("a.tsv", '"text"\t"label"\r"a"\t"1"\r', {}, []),  # lines that end with a carriage return alone
@@ -71,12 +66,7 @@ def test_rows_of_all_formats_have_named_values_and_places(tmp_path, pack, end):
         ("a.tsv", "\ttext\t \tlabel\n1\tx\t2\ta", {}, [{"column 1": "1", "text": "x", "column 3": "2", "label": "a"}]),
         ("a.csv", ",text, ,label\n2,y,,b", {}, [{"column 1": "2", "text": "y", "column 3": "", "label": "b"}]),
         # Columns may be named, and the last ones be missing.
-        (
-            "a.tsv",
-            "x\t1\ny\t0\tmore\n",
-            {"columns": ("text", "label", "rest")},
-            [{"text": "x", "label": "1"}, {"text": "y", "label": "0", "rest": "more"}],
-        ),
+        ("a.tsv", "1\n2\t3\n", {"columns": ("text", "rest")}, [{"text": "1"}, {"text": "2", "rest": "3"}]),
         ("a.tsv", 'a;b\n"x;y\n', {"separator": ";"}, [{"a": '"x', "b": "y"}]),
         # CoNLL's columns stand apart by tabs or spaces.
         ("a.bmes", "中 B-X\n国 E-X\n", {}, [{"words": ["中", "国"], "tags": ["B-X", "E-X"]}]),
@@ -90,10 +80,7 @@ def test_rows_of_all_formats_have_named_values_and_places(tmp_path, pack, end):
             "a.conll",
             "#Ulm B-LOC\n# O\nis O\n\nUlm B-LOC\n",
             {},
-            [
-                {"words": ["#Ulm", "#", "is"], "tags": ["B-LOC", "O", "O"]},
-                {"words": ["Ulm"], "tags": ["B-LOC"]},
-            ],
+            [{"words": ["#Ulm", "#", "is"], "tags": ["B-LOC", "O", "O"]}, {"words": ["Ulm"], "tags": ["B-LOC"]}],
         ),
         ("a.conll", "#Ulm\tB-LOC\nis\tO\n", {}, [{"words": ["#Ulm", "is"], "tags": ["B-LOC", "O"]}]),
         ("a.conll", "#Ulm\nis\n", {}, [{"words": ["#Ulm", "is"]}]),
@@ -109,11 +96,6 @@ def test_the_columns_of_a_table_have_the_values_and_names_that_are_written(tmp_p
     assert values(tmp_path, name, content, **settings) == expected
 
 
-def test_a_row_is_placed_by_its_first_line(tmp_path):
-    found, _ = read(tmp_path, "a.csv", 'text,label\n"one\ntwo",1\nthree,0\n')
-    assert [record.place.split(", ")[1] for record in found] == ["line 2", "line 4"]
-
-
 def test_one_quote_in_a_long_file_costs_little():
     lines = ["text\tlabel\n", '"a\t1\n', *["b\t0\n"] * 200_000]
     begin = time.process_time()
@@ -121,9 +103,10 @@ def test_one_quote_in_a_long_file_costs_little():
     assert time.process_time() - begin < 5  # and 20 where each line looks at all lines before it
 
 
-def test_rows_may_be_an_array_of_objects(tmp_path):
-    content = '[{"text": "Anna", "label": [{"start": 0, "end": 4, "labels": ["PER"]}]}, {"text": "x", "label": []}]'
-    found, _ = read(tmp_path, "a.json", content)
+def test_a_row_is_placed_by_its_first_line_or_its_number_in_an_array(tmp_path):
+    found, _ = read(tmp_path, "a.csv", 'text,label\n"one\ntwo",1\nthree,0\n')
+    assert [record.place.split(", ")[1] for record in found] == ["line 2", "line 4"]
+    found, _ = read(tmp_path, "a.json", '[{"text": "Anna", "label": [{"start": 0, "end": 4}]}, {"text": "x"}]')
     assert [record.values["text"] for record in found] == ["Anna", "x"] and found[1].place.endswith("a.json, row 2")
 
 
@@ -171,14 +154,10 @@ def test_columns_of_one_name_are_refused(tmp_path, name):
 
 
 def test_a_line_of_the_names_that_are_given_is_no_row(tmp_path):
-    path, repairs = tmp_path / "rows.tsv", Counter()
-    path.write_text("a\tb\na\tb\n1\t2\n")
-    assert [record.values for record in task_records(str(path), repairs, RowFormat(columns=("a", "b")))] == [
-        {"a": "a", "b": "b"},
-        {"a": "1", "b": "2"},
-    ]
+    found, repairs = read(tmp_path, "rows.tsv", "a\tb\na\tb\n1\t2\n", columns=("a", "b"))
+    assert [record.values for record in found] == [{"a": "a", "b": "b"}, {"a": "1", "b": "2"}]
     assert repairs == {"lines of column names left out": 1}
-    assert len(list(task_records(str(path), repairs))) == 2 and repairs.total() == 1
+    assert len(read(tmp_path, "rows.tsv", "a\tb\na\tb\n1\t2\n")[0]) == 2
 
 
 def test_a_line_of_other_names_than_are_given_is_refused(tmp_path):
@@ -209,16 +188,15 @@ def test_what_separates_the_columns_of_a_csv_is_found_and_said(tmp_path, capsys,
     assert told.endswith(f"a.csv: columns are separated by {said}\n") if said else not told
 
 
-def test_only_a_table_has_a_separator(tmp_path):
-    assert "--task.separator=';' is what separates the columns of a csv or tsv file" in refused(
-        tmp_path, "a.jsonl", "{}", separator=";"
-    )
+def test_only_a_table_has_a_separator_and_a_format_of_rows_without_columns_names_its_own(tmp_path):
+    said = refused(tmp_path, "a.jsonl", "{}", separator=";")
+    assert "--task.separator=';' is what separates the columns of a csv or tsv file" in said
+    assert "names its own" in refused(tmp_path, "a.jsonl", "{}", columns=("text",))
 
 
 def test_halves_of_surrogate_pairs_are_replaced_and_counted(tmp_path):
-    found, repairs = read(
-        tmp_path, "a.jsonl", '{"te\\ud800xt": ["a \\udc00", "\\ud83d\\ude00"]}\n{"text": "\\\\ud800"}\n'
-    )
+    content = '{"te\\ud800xt": ["a \\udc00", "\\ud83d\\ude00"]}\n{"text": "\\\\ud800"}\n'
+    found, repairs = read(tmp_path, "a.jsonl", content)
     assert [record.values for record in found] == [{"te\ufffdxt": ["a \ufffd", "😀"]}, {"text": "\\ud800"}]
     assert repairs == {"texts with half a surrogate pair, replaced": 2}
     found, repairs = read(tmp_path, "a.json", SQUAD.replace("A cat.", "A c\\ud800at."))
@@ -235,15 +213,13 @@ def test_a_name_with_nul_and_a_million_columns_are_one_short_line(tmp_path):
     assert len(str(refusal.value)) < 600
 
 
-def test_a_byte_order_mark_is_taken_off_and_counted(tmp_path):
-    for name, content in (
-        ("a.tsv", "text\tlabel\nx\t1\n"),
-        ("a.jsonl", '{"text": "x", "label": "1"}'),
-        ("a.json", SQUAD),
-    ):
-        found, repairs = read(tmp_path, name, b"\xef\xbb\xbf" + content.encode())
-        assert not any("\ufeff" in key for key in found[0].values)
-        assert repairs == {"byte-order marks taken off": 1}
+@pytest.mark.parametrize(
+    "name, content", [("a.tsv", "text\nx\n"), ("a.jsonl", '{"text": "x", "label": "1"}'), ("a.json", SQUAD)]
+)
+def test_a_byte_order_mark_is_taken_off_and_counted(tmp_path, name, content):
+    found, repairs = read(tmp_path, name, b"\xef\xbb\xbf" + content.encode())
+    assert not any("\ufeff" in key for key in found[0].values)
+    assert repairs == {"byte-order marks taken off": 1}
 
 
 @pytest.mark.parametrize(
@@ -290,7 +266,6 @@ def test_a_file_that_is_not_there_is_refused(tmp_path):
         list(task_records(str(tmp_path), Counter()))
     with pytest.raises(UsageError, match="names no set; expected one like tfds:glue/cola:train"):
         task_records("tfds:glue", Counter())
-    assert "names its own" in refused(tmp_path, "a.jsonl", "{}", columns=("text",))
 
 
 def test_questions_come_with_their_text(tmp_path):
@@ -317,11 +292,8 @@ def test_a_missing_column_is_named_with_those_that_are_there():
         Record("f, line 2", {"John B-PER": "lives O"}).value("words")
 
 
-WORDS = "-DOCSTART-\tO\n\nThe\tO\nU.N.\tB-ORG\n\n\nNew\u00a0York\tB-LOC\n"
-
-
 def test_conll_columns_are_sentences_of_words_and_tags(tmp_path):
-    found, _ = read(tmp_path, "a.conll", WORDS)
+    found, _ = read(tmp_path, "a.conll", "-DOCSTART-\tO\n\nThe\tO\nU.N.\tB-ORG\n\n\nNew\u00a0York\tB-LOC\n")
     assert [record.values for record in found] == [
         {"words": ["The", "U.N."], "tags": ["O", "B-ORG"]},
         {"words": ["New\u00a0York"], "tags": ["B-LOC"]},
@@ -329,23 +301,20 @@ def test_conll_columns_are_sentences_of_words_and_tags(tmp_path):
     assert [record.place.split(", ")[1] for record in found] == ["line 3", "line 7"]
 
 
-COMMENTED = {
-    "other_columns": "#\tlink [2010]\n1\tAnna\tB-PER\tO\n\n# next\n1\tUlm\tB-LOC\tO\n",
-    "unknown_tag": "# newdoc\nAnna B-PER\n# again\nsees O\n\nUlm B-LOC\n",
-}
-
-
-@pytest.mark.parametrize("kind", COMMENTED)
-def test_comments_of_conll_files_are_skipped_and_counted(tmp_path, kind):
-    found, repairs = read(tmp_path, "a.conll", COMMENTED[kind])
-    assert [record.values["words" if kind == "unknown_tag" else "column 2"] for record in found] == (
-        [["Anna", "sees"], ["Ulm"]] if kind == "unknown_tag" else [["Anna"], ["Ulm"]]
-    )
+@pytest.mark.parametrize(
+    "content, column, words, second_line",
+    [
+        ("#\tlink [2010]\n1\tAnna\tB-PER\tO\n\n# next\n1\tUlm\tB-LOC\tO\n", "column 2", [["Anna"], ["Ulm"]], 5),
+        ("# newdoc\nAnna B-PER\n# again\nsees O\n\nUlm B-LOC\n", "words", [["Anna", "sees"], ["Ulm"]], 6),
+    ],
+    ids=["with other columns", "with an unknown tag"],
+)
+def test_comments_of_conll_files_are_skipped_and_counted(tmp_path, content, column, words, second_line):
+    found, repairs = read(tmp_path, "a.conll", content)
+    assert [record.values[column] for record in found] == words
     assert not any("#" in word for record in found for column in record.values.values() for word in column)
     assert repairs == {"comment lines (with # first) skipped": 2}
-    assert [record.place.split(", ")[1] for record in found] == (
-        ["line 2", "line 6"] if kind == "unknown_tag" else ["line 2", "line 5"]
-    )
+    assert [record.place.split(", ")[1] for record in found] == ["line 2", f"line {second_line}"]
 
 
 @pytest.mark.parametrize("pipe", [False, True])

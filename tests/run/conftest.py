@@ -1,8 +1,14 @@
-"""Checkpoints of a folder."""
+"""Checkpoints of a folder, and a small run of which anything may be changed."""
 
 import pytest
 
 from bert_jax.run.checkpoint import Checkpoints
+
+
+@pytest.fixture
+def run(tiny_copy):
+    """One with checkpoints of steps 8 and 12."""
+    return tiny_copy
 
 
 @pytest.fixture

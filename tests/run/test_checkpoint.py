@@ -2,6 +2,7 @@ import contextlib
 import json
 import os
 import threading
+from unittest.mock import Mock
 
 import jax
 import jax.numpy as jnp
@@ -100,9 +101,7 @@ def test_a_save_that_succeeds_makes_up_for_one_that_failed_on_every_host(checkpo
     save(checkpoints, 10)
     monkeypatch.setattr(checkpoint, "is_first", lambda: False)
     with monkeypatch.context() as broken:
-        broken.setattr(
-            checkpoints._checkpointer, "wait_until_finished", lambda: (_ for _ in ()).throw(OSError("lost contact"))
-        )
+        broken.setattr(checkpoints._checkpointer, "wait_until_finished", Mock(side_effect=OSError("lost contact")))
         save(checkpoints, 20)
     assert "checkpoint 20 could not be written" in checkpoints.failure
     save(checkpoints, 30)
@@ -137,9 +136,8 @@ def test_a_process_that_lost_its_run_completes_and_deletes_nothing_more(tmp_path
     assert steps_in(tmp_path) == [10, 20] and made.newest == 20
     names = sorted(path.name for path in (tmp_path / "checkpoints").iterdir())
     assert names == ["00000010", "00000020", "00000030", "00000040.orbax-checkpoint-tmp"]
-    assert (
-        "was taken over by another process" in made.failure and "the next one is tried" not in capsys.readouterr().err
-    )
+    assert "was taken over by another process" in made.failure
+    assert "the next one is tried" not in capsys.readouterr().err
 
 
 @pytest.mark.parametrize("content", ["{", "[]", '{"step": 10}'])
@@ -217,10 +215,7 @@ def test_no_process_ends_before_the_last_one_is_whole(checkpoints, tmp_path, mon
 
 
 def test_an_old_one_that_cannot_be_looked_at_is_left_and_said(checkpoints, tmp_path, capsys, monkeypatch):
-    def unreachable(paths):
-        raise RuntimeError("HTTP 503")  # gcsfs' own errors are no OSErrors
-
-    monkeypatch.setattr(checkpoint, "best_of", unreachable)
+    monkeypatch.setattr(checkpoint, "best_of", Mock(side_effect=RuntimeError("HTTP 503")))  # gcsfs' are no OSErrors
     save(checkpoints, 10, 20, 30)
     assert checkpoints.failure is None and steps_in(tmp_path) == [10, 20, 30]
     assert "could not be deleted: HTTP 503" in capsys.readouterr().err.replace("\n", " ")

@@ -16,7 +16,6 @@ from conftest import command, faked_devices, prepared_copy, program
 import bert_jax
 from bert_jax.config.operation import HostsConfig
 from bert_jax.config.run import RunConfig
-from bert_jax.config.settings import SettingsError
 from bert_jax.instances.prepared_data import PreparedData
 from bert_jax.instances.shards import InstanceSource, shard_path
 from bert_jax.pretraining.pretrain import pretrain
@@ -155,6 +154,12 @@ def hosts():
     return [["--hosts.coordinator", coordinator, "--hosts.count", "2", "--hosts.index", str(i)] for i in range(2)]
 
 
+def ended(processes, timeout=200):
+    """The exit codes of processes, and all that they said: an output each, or both if there are two pipes."""
+    outputs = [process.communicate(timeout=timeout) for process in processes]
+    return [process.returncode for process in processes], [out if err is None else (out, err) for out, err in outputs]
+
+
 @pytest.fixture
 def run(untrained):
     """A run directory with everything prepared and no step done."""
@@ -179,8 +184,8 @@ def test_two_hosts_that_share_a_bucket_do_the_run_of_one_and_one_goes_on(
     line = ["pretrain", config_file, "--workdir", bucket, "--mesh.fsdp", 2, "--checkpoints.every", 8]
     machines = [os.environ | ALONE | TWO_DEVICES | {"XDG_CACHE_HOME": str(tmp_path / f"{index}")} for index in range(2)]
     processes = [program(RECORDING, *line, *flags, env=of, **PIPES) for flags, of in zip(hosts(), machines)]
-    outputs = [process.communicate(timeout=300) for process in processes]
-    assert [process.returncode for process in processes] == [0, 0], outputs
+    codes, outputs = ended(processes, timeout=300)
+    assert codes == [0, 0], outputs
     assert all("most rows read at once: 4" in output for output, _ in outputs)  # half of a batch
     assert "held out" in outputs[0][1]
     assert all("google_auth_provider" in line for line in outputs[1][1].splitlines())  # a library's; nothing is ours
@@ -204,8 +209,8 @@ def test_a_program_stops_all_hosts_after_the_same_step(corpus, config_file, tmp_
     coordinator = hosts()[0][1]
     line = [config_file, tmp_path / "run", corpus, coordinator]
     processes = [program(FROM_PYTHON, *line, index, env=os.environ | TWO_DEVICES, **PIPES) for index in range(2)]
-    outputs = [process.communicate(timeout=200) for process in processes]
-    assert [process.returncode for process in processes] == [0, 0], outputs
+    codes, outputs = ended(processes)
+    assert codes == [0, 0], outputs
     ends = {output.splitlines()[-1] for output, _ in outputs}  # after those of Gloo
     assert len(ends) == 1 and re.fullmatch(r"ended at ([6-9]|10|11) of 12, early True", ends.pop()), outputs
     found = [(line["step"], line["split"]) for line in read_metrics(tmp_path / "run/metrics.jsonl")]
@@ -239,8 +244,8 @@ def test_a_signal_to_one_stops_all_with_a_checkpoint(config_file, run):
     processes = [command(*line, *flags, **TWO_DEVICES) for flags in hosts()]
     wait_for(run / "metrics.jsonl", processes, lambda path: path.stat().st_size)
     processes[1].terminate()
-    outputs = [process.communicate(timeout=120)[0] for process in processes]
-    assert [process.returncode for process in processes] == [143, 143], outputs
+    codes, outputs = ended(processes)
+    assert codes == [143, 143], outputs
     assert len(list((run / "checkpoints").glob("*/manifest.json"))) == 1
     assert read_metrics(run / "metrics.jsonl")[0]["skipped_records"] == skipped > 0
 
@@ -249,21 +254,17 @@ def test_a_signal_to_one_stops_all_with_a_checkpoint(config_file, run):
 def test_what_ends_all_hosts_is_no_loss_of_one(config_file, run):
     """However long after the first, with which JAX' coordinator goes, the second gets there."""
     line = ["pretrain", config_file, "--workdir", run]
-    processes = [
-        program(FAILING, *line, *flags, late, env=os.environ | ALONE, **TOGETHER)
-        for flags, late in zip(hosts(), ("0", "3"))
-    ]
-    outputs = [process.communicate(timeout=120)[0] for process in processes]
-    assert [process.returncode for process in processes] == [1, 1], outputs
+    how = {"env": os.environ | ALONE, **TOGETHER}
+    codes, outputs = ended([program(FAILING, *line, *flags, late, **how) for flags, late in zip(hosts(), ("0", "3"))])
+    assert codes == [1, 1], outputs
 
 
 @pytest.mark.long
 def test_a_first_host_that_still_writes_its_report_needs_no_others():
     coordinator = hosts()[0][1]
     environment = os.environ | ALONE | {"BERT_JAX_HEARTBEAT_SECONDS": "2"}
-    line = [program(PARTING, coordinator, index, 10, env=environment, **TOGETHER) for index in range(2)]
-    outputs = [process.communicate(timeout=120)[0] for process in line]
-    assert [process.returncode for process in line] == [0, 0], outputs
+    codes, outputs = ended([program(PARTING, coordinator, n, 10, env=environment, **TOGETHER) for n in range(2)])
+    assert codes == [0, 0], outputs
     assert [output.split()[-1] for output in outputs] == ["first", "other"]
 
 
@@ -272,13 +273,12 @@ def test_hosts_with_other_settings_than_the_first_end_all(config_file, run):
     """Before anything is written."""
     line = ["pretrain", config_file, "--workdir", run]
     others = [[], ["--optimizer.peak-learning-rate", "0.02", "--checkpoints.every", "5"]]
-    environment = {**TWO_DEVICES, **ALONE}
-    processes = [command(*line, *flags, *other, **environment) for flags, other in zip(hosts(), others)]
-    outputs = [process.communicate(timeout=200)[0].replace("\n", " ") for process in processes]
-    assert [process.returncode for process in processes] == [2, 2], outputs
-    assert "another host of this run has other settings than this one" in outputs[0]
-    assert "--optimizer.peak-learning-rate is 0.002 there and 0.02 now" in outputs[1]
-    assert "--checkpoints.every is 4 there and 5 now" in outputs[1] and "--hosts" not in outputs[1]
+    environment = TWO_DEVICES | ALONE
+    codes, said = ended([command(*line, *flags, *other, **environment) for flags, other in zip(hosts(), others)])
+    first, second = (output.replace("\n", " ") for output in said)
+    assert codes == [2, 2] and "another host of this run has other settings than this one" in first, said
+    assert "--optimizer.peak-learning-rate is 0.002 there and 0.02 now" in second
+    assert "--checkpoints.every is 4 there and 5 now" in second and "--hosts" not in second
     assert not (run / "config.json").exists()
 
 
@@ -290,15 +290,15 @@ def test_what_fails_on_the_first_host_alone_is_a_failure_of_all(config_file, tin
     with open(run / ".lock", "a+") as lock:
         if what == "start":
             fcntl.flock(lock, fcntl.LOCK_EX)
-        environment = os.environ | TWO_DEVICES | ALONE
-        processes = [program(NO_ROOM, *line, *flags, env=environment, **TOGETHER) for flags in hosts()]
-        outputs = [process.communicate(timeout=200)[0].replace("\n", " ") for process in processes]
+        how = {"env": os.environ | TWO_DEVICES | ALONE, **TOGETHER}
+        codes, said = ended([program(NO_ROOM, *line, *flags, **how) for flags in hosts()])
+    first, second = (output.replace("\n", " ") for output in said)
     if what == "start":
-        assert [process.returncode for process in processes] == [2, 1], outputs
-        assert "another process is working on" in outputs[0] and "the first host of this run failed" in outputs[1]
+        assert codes == [2, 1], said
+        assert "another process is working on" in first and "the first host of this run failed" in second
     else:
-        assert [process.returncode for process in processes] == [1, 1], outputs
-        assert "checkpoint 12 could not be written" in outputs[0] and "by another host of this run" in outputs[1]
+        assert codes == [1, 1], said
+        assert "checkpoint 12 could not be written" in first and "by another host of this run" in second
         found = read_metrics(run / "metrics.jsonl")
         assert found[-1]["step"] == 12 and same_lines(found, read_metrics(tiny_run.metrics_file))
 
@@ -323,62 +323,59 @@ def wait_for(path, processes, there=lambda path: True):
         time.sleep(0.05)
 
 
-def test_an_index_that_is_none_of_the_count_is_refused():
-    with pytest.raises(SettingsError, match="must be less than --hosts.count=2"):
-        HostsConfig(coordinator="10.0.0.1:8476", count=2, index=2)
+@pytest.fixture
+def on_two_hosts(monkeypatch):
+    """Does work on two threads that take themselves for the first and the second host of a run."""
+    barrier, agreed = threading.Barrier(2), {}
+    host = lambda: threading.current_thread().name
 
+    def agree(number):
+        agreed[host()] = number
+        barrier.wait(60)
+        return agreed["first"]
 
-def test_all_go_on_together_from_what_the_first_did_alone(monkeypatch):
-    """The first one too, once the last of them has seen it: a collective would not wait that long."""
-    order, barrier = [], threading.Barrier(2)
-    monkeypatch.setattr(hosts_module, "is_first", lambda: threading.current_thread().name == "first")
+    def do(work):
+        threads = [threading.Thread(target=work, args=(name,), name=name) for name in ("second", "first")]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join(60)
+
+    monkeypatch.setattr(hosts_module, "is_first", lambda: host() == "first")
     monkeypatch.setattr(hosts_module, "wait_for_all", lambda name: barrier.wait(60))
+    monkeypatch.setattr(hosts_module, "agreed", agree)
+    return do
 
-    def work():
-        name = threading.current_thread().name
+
+def test_all_go_on_together_from_what_the_first_did_alone(on_two_hosts):
+    """The first one too, once the last of them has seen it: a collective would not wait that long."""
+    order = []
+
+    def work(name):
         with hosts_module.first_alone("work"):
             if name == "second":
                 time.sleep(0.2)  # while the first might leave
             order.append(f"{name} does it")
         order.append("leaves")
 
-    threads = [threading.Thread(target=work, name=name) for name in ("second", "first")]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
+    on_two_hosts(work)
     assert order == ["first does it", "second does it", "leaves", "leaves"]
 
 
 @pytest.mark.parametrize("error", [UsageError("no text"), OSError("no space"), ValueError("a fault of the code")])
-def test_no_host_waits_for_a_first_one_that_failed(monkeypatch, error):
+def test_no_host_waits_for_a_first_one_that_failed(on_two_hosts, error):
     """Whatever it failed of."""
-    ended, barrier, failed = {}, threading.Barrier(2), []
-    monkeypatch.setattr(hosts_module, "is_first", lambda: threading.current_thread().name == "first")
-    monkeypatch.setattr(hosts_module, "wait_for_all", lambda name: barrier.wait(60))
+    raised = {}
 
-    def agreed(number):
-        if hosts_module.is_first():
-            failed.append(number)
-        barrier.wait(60)
-        return failed[0]
-
-    monkeypatch.setattr(hosts_module, "agreed", agreed)
-
-    def work():
-        name = threading.current_thread().name
+    def work(name):
         try:
             with hosts_module.first_alone("work"):
                 raise error
-        except Exception as raised:
-            ended[name] = type(raised)
+        except Exception as found:
+            raised[name] = type(found)
 
-    threads = [threading.Thread(target=work, name=name) for name in ("second", "first")]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join(60)
-    assert ended == {"first": type(error), "second": RunError}
+    on_two_hosts(work)
+    assert raised == {"first": type(error), "second": RunError}
 
 
 def test_no_name_of_a_barrier_is_used_twice(monkeypatch):

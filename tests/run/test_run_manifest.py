@@ -1,6 +1,5 @@
 """The run's manifest is right at any instant, and what isn't as it was written is noticed."""
 
-import os
 import shutil
 from pathlib import Path
 
@@ -37,8 +36,8 @@ def checkpoint(run: RunDirectory, step: int) -> Path:
     return path
 
 
-def tokenizer(*words: str) -> WordPieceTokenizer:
-    return WordPieceTokenizer(Vocabulary((*SPECIAL_PIECES, *words)))
+def tokenizer(word: str) -> WordPieceTokenizer:
+    return WordPieceTokenizer(Vocabulary((*SPECIAL_PIECES, word)))
 
 
 def life(path: Path):
@@ -82,10 +81,8 @@ def killed_at(number: int, path: Path, patch: pytest.MonkeyPatch) -> bool:
         return changed
 
     with patch.context() as context:
-        context.setattr(files.os, "replace", counted(os.replace))
-        context.setattr(Path, "rename", counted(Path.rename))
-        context.setattr(shutil, "rmtree", counted(shutil.rmtree))
-        context.setattr(Path, "unlink", counted(Path.unlink))
+        for place, name in ((files.os, "replace"), (Path, "rename"), (Path, "unlink"), (shutil, "rmtree")):
+            context.setattr(place, name, counted(getattr(place, name)))
         try:
             list(life(path))
         except Killed:
@@ -147,10 +144,8 @@ def test_another_manifest_in_a_checkpoint_is_damage(run):
     forty, fifty = checkpoint(run, 40), checkpoint(run, 50)
     shutil.copy(forty / "manifest.json", fifty / "manifest.json")
     (fifty / "numbers").write_bytes(bytes(40))  # all sums are right but the run's
-    assert (
-        checkpoint_damage(fifty) == "manifest.json, which is of step 40, is not as it was written"
-        and checkpoint_damage(forty) is None
-    )
+    assert checkpoint_damage(fifty) == "manifest.json, which is of step 40, is not as it was written"
+    assert checkpoint_damage(forty) is None
 
 
 def test_a_full_disk_still_lets_an_old_checkpoint_go(run, monkeypatch):

@@ -110,7 +110,7 @@ def test_a_step_that_is_not_saved_is_refused_in_one_line_that_lists_those_that_a
     assert not list(tmp_path.glob("out*"))
 
 
-def test_a_step_and_an_average_are_of_a_run(kept_run, tmp_path, capsys):
+def test_a_step_and_an_average_are_of_a_run(kept_run, tmp_path):
     assert command(["export", str(kept_run.path), str(tmp_path / "exported"), "--average", "2"]) == 0
     for one in (checkpoint_path(kept_run.checkpoints, 8), tmp_path / "exported"):
         for asked in ({"step": 8}, {"average": 2}):
@@ -118,9 +118,6 @@ def test_a_step_and_an_average_are_of_a_run(kept_run, tmp_path, capsys):
                 bert_jax.load(one, **asked)
     with pytest.raises(UsageError, match="an average of 0 saved steps has no parameters; give how many, from 1"):
         bert_jax.load(kept_run.path, average=0)
-    capsys.readouterr()
-    assert command(["export", str(kept_run.path), str(tmp_path / "other"), "--average", "0"]) == 2
-    assert "--average 0: expected a whole number above 0" in said(capsys)
 
 
 def test_two_copies_of_the_parameters_are_in_memory_at_most(kept_run, monkeypatch):
@@ -200,10 +197,9 @@ def test_of_a_task_an_average_ends_with_the_newest_and_not_with_the_best(run, mo
 def test_an_evaluated_step_has_the_measurements_of_its_checkpoint_and_an_average_its_own(kept_run, capsys):
     assert command(["evaluate", str(kept_run.path), "--step", "6", "--json"]) == 0
     results = json.loads(capsys.readouterr().out)
-    then = Manifest.at(checkpoint_path(kept_run.checkpoints, 6)).evaluation
+    then, last = (Manifest.at(checkpoint_path(kept_run.checkpoints, step)).evaluation for step in (6, 12))
     assert results["steps"] == 6 and "averaged_steps" not in results
     assert results["mlm_loss"] == pytest.approx(then["mlm_loss"], rel=1e-6)
-    last = Manifest.at(checkpoint_path(kept_run.checkpoints, 12)).evaluation
     assert then["mlm_loss"] != pytest.approx(last["mlm_loss"], rel=1e-3)
     assert command(["evaluate", str(kept_run.path), "--average", "2", "--json"]) == 0
     results = json.loads(capsys.readouterr().out)

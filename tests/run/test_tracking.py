@@ -5,6 +5,7 @@ import json
 import subprocess
 import sys
 import time
+from unittest.mock import Mock
 
 import pytest
 from extras import skip_without
@@ -94,9 +95,7 @@ def test_a_tracker_that_fails_is_one_warning_and_is_left_alone_for_a_time(
 def test_one_that_does_not_start_and_ids_that_cannot_be_read_or_written_are_said(
     tmp_path, config, monkeypatch, opened, capsys
 ):
-    def refuse(*_):
-        raise RunError("no key")
-
+    refuse = Mock(side_effect=RunError("no key"))
     (tmp_path / "trackers.json").write_text("[")
     with monkeypatch.context() as patched:
         patched.setitem(tracking._TRACKERS, "wandb", refuse)
@@ -135,8 +134,7 @@ def test_weights_and_biases_offline(tmp_path, config, monkeypatch):
         with tracker:
             tracker.log(step, {"train/loss": 1.0})
     run_id = json.loads((tmp_path / "trackers.json").read_text())["wandb"]["id"]
-    files = [file for file in (tmp_path / "wandb").glob("offline-run-*/*.wandb")]
-    assert files and {file.stem for file in files} == {f"run-{run_id}"}
+    assert {file.stem for file in (tmp_path / "wandb").glob("offline-run-*/*.wandb")} == {f"run-{run_id}"}
 
 
 def test_mlflow_in_a_folder(tmp_path, config):
@@ -167,9 +165,7 @@ def test_events_of_tensorboard_go_to_a_new_file_after_a_write_that_failed(tmp_pa
     monkeypatch.setattr(time, "time", lambda: now + 10)  # a file is named by the second
     monkeypatch.setattr(tracking, "_PAUSE", 0)
 
-    def full(_):
-        raise OSError(28, "No space left on device")
-
+    full = Mock(side_effect=OSError(28, "No space left on device"))
     tracker._tracker.log.__self__._writer.write_event = full
     with tracker:
         for step in (1, 2):

@@ -2,6 +2,7 @@
 
 import json
 import shutil
+from unittest.mock import Mock
 
 import jax
 import orbax.checkpoint as ocp
@@ -28,12 +29,6 @@ PLACES = [
     (trained_model, "saved_shapes"),
     (trained_model, "load_parameters"),
 ]
-
-
-@pytest.fixture
-def run(tiny_copy):
-    """One with checkpoints of steps 8 and 12."""
-    return tiny_copy
 
 
 def deleting(run, function, when):
@@ -90,10 +85,7 @@ def test_a_model_to_start_from_may_be_deleted_between_looking_and_reading(run):
 
 
 def test_a_run_whose_checkpoints_go_again_and_again_ends_in_a_line(run, monkeypatch):
-    def gone(path):
-        raise CheckpointGone(path)
-
-    monkeypatch.setattr(trained_model, "saved_shapes", gone)
+    monkeypatch.setattr(trained_model, "saved_shapes", Mock(side_effect=CheckpointGone(run.path)))
     with pytest.raises(RunError, match="was deleted while it was read; give the same command again"):
         bert_jax.load(run.path)
 

@@ -14,11 +14,6 @@ from bert_jax.run.verification import Verdict, verify
 from bert_jax.system.errors import UsageError
 
 
-@pytest.fixture
-def run(tiny_copy):
-    return tiny_copy
-
-
 def test_what_is_whole_is_good(run, capsys):
     verdicts = verify(run)
     assert len(verdicts) >= 3 and not any(verdict.damage for verdict in verdicts)
@@ -103,12 +98,8 @@ def test_data_under_preparation_is_not_damaged(run, capsys):
 
 def test_what_is_no_run_is_refused(tiny_run, tmp_path):
     checkpoint = complete(tiny_run.checkpoints)[-1]
-    for path, words in (
-        (tmp_path, "has no checkpoint and no data; give a run"),
-        (tmp_path / "missing", "there is nothing at .*missing; give a run"),
-        (checkpoint, f"{checkpoint} is a checkpoint, a part of a run; give a run"),
-    ):
-        with pytest.raises(UsageError, match=words):
+    for path, words in ((tmp_path, "has no checkpoint and no data"), (checkpoint, "is a checkpoint, a part of a run")):
+        with pytest.raises(UsageError, match=f"{path} {words}; give a run"):
             verify(RunDirectory(path))
 
 

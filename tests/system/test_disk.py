@@ -1,6 +1,8 @@
+import contextlib
 import errno
 import os
 import subprocess
+from unittest.mock import Mock
 
 import pytest
 from conftest import command
@@ -49,63 +51,54 @@ def test_a_reason_is_the_systems_words_or_the_first_line():
 
 
 def test_a_disk_is_no_traceback_wherever_it_fails(monkeypatch, capsys):
-    def fails(_):
-        raise OSError(errno.EROFS, os.strerror(errno.EROFS), "/mnt/a.txt")
-
-    monkeypatch.setattr("bert_jax.cli.params.Params.execute", fails)
+    error = OSError(errno.EROFS, os.strerror(errno.EROFS), "/mnt/a.txt")
+    monkeypatch.setattr("bert_jax.cli.params.Params.execute", Mock(side_effect=error))
     assert run(["params", "demo"]) == 1
     said = capsys.readouterr().err
     assert said.startswith("bert-jax: /mnt/a.txt can't be read or written (Read-only file system); mount that file")
     assert said.count("\n") == 1
 
 
-@pytest.fixture
-def immutable(tmp_path):
-    """Makes a folder one in which nothing can be made, changed or deleted: by root neither."""
-    done = []
-
-    def make(folder):
-        if subprocess.run(["chattr", "+i", folder], stderr=-3).returncode:
-            pytest.skip("only root may do that, on some file systems")
-        done.append(folder)
-
-    yield make
-    for folder in done:
+@contextlib.contextmanager
+def immutable(folder):
+    """In the folder nothing can be made, changed or deleted: by root neither."""
+    if subprocess.run(["chattr", "+i", folder], stderr=-3).returncode:
+        pytest.skip("only root may do that, on some file systems")
+    try:
+        yield
+    finally:
         subprocess.run(["chattr", "-i", folder], check=True)
 
 
-def test_an_immutable_folder_is_one_line(immutable, tmp_path):
+def test_an_immutable_folder_is_one_line(tmp_path):
     write_text(tmp_path / "a.txt", "old")
-    immutable(tmp_path)
-    with pytest.raises(RunError, match=r"a.txt can't be written .Operation not permitted.; lift what forbids it"):
+    with (
+        immutable(tmp_path),
+        pytest.raises(RunError, match=r"a.txt can't be written .Operation not permitted.; lift what forbids it"),
+    ):
         write_text(tmp_path / "a.txt", "new")
 
 
-@pytest.fixture
-def read_only(tmp_path):
-    """Has a folder be one of a read-only file system."""
-    mounted = []
-
-    def make(folder):
-        bind = ["mount", "--bind", folder, folder]
-        if subprocess.run(bind, stderr=-3).returncode:
-            pytest.skip("only root may mount")
-        mounted.append(folder)
+@contextlib.contextmanager
+def read_only(folder):
+    """The folder is one of a read-only file system."""
+    if subprocess.run(["mount", "--bind", folder, folder], stderr=-3).returncode:
+        pytest.skip("only root may mount")
+    try:
         subprocess.run(["mount", "-o", "remount,ro,bind", folder], check=True)
-
-    yield make
-    for folder in mounted:
+        yield
+    finally:
         subprocess.run(["umount", folder], check=True)
 
 
-@pytest.mark.parametrize("fault", ["read_only", "immutable"])
+@pytest.mark.parametrize("fault", [read_only, immutable])
 @pytest.mark.long(first=1)
-def test_data_that_cannot_be_prepared_there_is_one_line(fault, config_file, tmp_path, request):
+def test_data_that_cannot_be_prepared_there_is_one_line(fault, config_file, tmp_path):
     """By worker processes, whose errors come with tracebacks of their own."""
     folder = tmp_path / "run" / "data" / "length-32" / "chunks"
     folder.mkdir(parents=True)
-    request.getfixturevalue(fault)(folder)
-    process = command("prepare", config_file, "--workdir", tmp_path / "run", "--preparation.processes", 2)
-    said, _ = process.communicate(timeout=120)
+    with fault(folder):
+        process = command("prepare", config_file, "--workdir", tmp_path / "run", "--preparation.processes", 2)
+        said, _ = process.communicate(timeout=120)
     assert process.returncode == 1, said
     assert "Traceback" not in said and said.splitlines()[-1].startswith(f"bert-jax: {folder}/00000"), said

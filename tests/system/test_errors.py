@@ -36,17 +36,14 @@ def test_values_without_a_repr_are_shown_by_their_type():
     assert listed([10**5000]) == "<int>"
 
 
+OF_GIT = '{"url": "https://host/bert_jax.git", "vcs_info": {"vcs": "git", "commit_id": "ab"}}'
+
+
 @pytest.mark.parametrize(
     "note, command",
     [
-        (
-            '{"url": "file:///tmp/bert_jax-0.1.0-py3-none-any.whl", "archive_info": {}}',
-            'pip install "bert_jax[tasks] @ file:///tmp/bert_jax-0.1.0-py3-none-any.whl"',
-        ),
-        (
-            '{"url": "https://host/bert_jax.git", "vcs_info": {"vcs": "git", "commit_id": "ab"}}',
-            'pip install "bert_jax[tasks] @ git+https://host/bert_jax.git@ab"',
-        ),
+        ('{"url": "file:///a.whl", "archive_info": {}}', 'pip install "bert_jax[tasks] @ file:///a.whl"'),
+        (OF_GIT, 'pip install "bert_jax[tasks] @ git+https://host/bert_jax.git@ab"'),
         (None, 'pip install "bert_jax[tasks]"'),
     ],
 )

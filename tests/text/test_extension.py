@@ -97,17 +97,10 @@ def test_a_word_of_a_script_without_spaces_is_found_inside_text():
     assert "中国" in written(longer, longer.encode("国中国中"))
 
 
-@pytest.mark.parametrize(
-    "pieces, words",
-    [
-        ([*SPECIAL_PIECES, "corona"], "piece 5 is 'photo' in the old and 'corona' in the new"),
-        ([*SPECIAL_PIECES], "piece 5 is 'photo' in the old and none in the new"),
-    ],
-)
+@pytest.mark.parametrize("pieces, words", [(["corona"], "'corona' in the new"), ([], "none in the new")])
 def test_another_vocabulary_is_refused(pieces, words):
-    with pytest.raises(UsageError) as refusal:
-        check_extension(wordpiece(), WordPieceTokenizer(Vocabulary(pieces)))
-    assert words in str(refusal.value)
+    with pytest.raises(UsageError, match=f"piece 5 is 'photo' in the old and {words}"):
+        check_extension(wordpiece(), WordPieceTokenizer(Vocabulary([*SPECIAL_PIECES, *pieces])))
 
 
 def test_a_word_that_a_model_always_splits_is_refused(monkeypatch):

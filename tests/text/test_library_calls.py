@@ -49,12 +49,8 @@ def with_pattern(pattern: str, part: str) -> Tokenizer:
 def test_a_pattern_that_takes_too_long_is_refused_in_one_line_without_the_library_s_report(pattern, part, capfd):
     tokenizer = with_pattern(pattern, part)
     assert tokenizer.encode("fox") and tokenizer.encode_batch(["fox", "dog"])
-    calls = [
-        tokenizer.encode,
-        tokenizer.encode_special,
-        tokenizer.encode_spans,
-        lambda text: tokenizer.encode_batch([text]),
-    ]
+    of_batch = lambda text: tokenizer.encode_batch([text])
+    calls = [tokenizer.encode, tokenizer.encode_special, tokenizer.encode_spans, of_batch]
     for call in calls:
         with pytest.raises(UsageError, match="retry-limit") as raised:
             call(LONG)

@@ -16,9 +16,8 @@ KOREAN, UYGHUR, HINDI = "한국어 문장이 여기에 있다", "ئۇيغۇر ئ
 
 def test_the_words_that_lose_letters_are_counted_and_shown():
     merged = merged_letters([MALTESE], ORIGINAL)
-    assert (
-        merged.startswith("50.0% of the words lose letters or accents") and "2 different words become equal" in merged
-    )
+    assert merged.startswith("50.0% of the words lose letters or accents")
+    assert "2 different words become equal" in merged
     assert merged.endswith(": ġie → gie, żewġ → zewg, iżda → izda")
     assert merged_letters([unicodedata.normalize("NFD", MALTESE)], ORIGINAL) == merged
 

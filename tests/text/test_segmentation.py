@@ -31,6 +31,5 @@ def test_a_region_or_script_has_its_language_s_rules():
 def test_a_long_chinese_paragraph_is_split_as_its_parts_are():
     sentences = ["雪下了。", "山林云雾飘渺，很美！", "他说：“不去吗？”", "走吧！？"]
     paragraph = "".join(sentences) * (2 * LONG_PARAGRAPH // len("".join(sentences)))
-    assert split_sentences(paragraph, "zh") == split_sentences("".join(sentences), "zh") * (
-        len(paragraph) // len("".join(sentences))
-    )
+    count = len(paragraph) // len("".join(sentences))
+    assert split_sentences(paragraph, "zh") == split_sentences("".join(sentences), "zh") * count

@@ -1,6 +1,7 @@
 """Tokenizers of every kind, and their directories as a damaged disk or another program leaves them."""
 
 import json
+import re
 
 import pytest
 from damages import attack
@@ -151,9 +152,8 @@ def test_settings_that_are_not_those_of_the_tokenizer_are_named(kind, changes, w
     settings = json.loads(path.read_text())
     assert settings["format"] == 1
     path.write_text(json.dumps(settings | changes))
-    with pytest.raises(UsageError) as refusal:
+    with pytest.raises(UsageError, match=re.escape(words)):
         load_tokenizer(directory)
-    assert words in str(refusal.value)
 
 
 def test_pieces_that_are_not_utf_8_are_refused(unigram):

@@ -15,9 +15,8 @@ OFTEN = FEWEST_OCCURRENCES
 
 
 def wordpiece():
-    return WordPieceTokenizer(
-        Vocabulary([*SPECIAL_PIECES, *"photo ##virus ##es corona hello world ##s ( ) - .".split()])
-    )
+    pieces = "photo ##virus ##es corona hello world ##s ( ) - .".split()
+    return WordPieceTokenizer(Vocabulary([*SPECIAL_PIECES, *pieces]))
 
 
 def test_figures_are_those_of_running_text():
@@ -29,24 +28,20 @@ def test_figures_are_those_of_running_text():
 
 
 def test_words_come_by_the_pieces_that_they_save_and_only_frequent_split_ones():
-    words = Counter(
-        {"Photovirus,": 6, "photovirus": 4, "(photoviruses)": 7, "worlds": 9, "coronavirus": OFTEN - 1, "hello": 50}
-    )
-    found = words_that_save(wordpiece(), words, 10)
+    words = {"Photovirus,": 6, "photovirus": 4, "(photoviruses)": 7, "worlds": 9, "coronavirus": OFTEN - 1, "hello": 50}
+    found = words_that_save(wordpiece(), Counter(words), 10)
     assert [(each.word, each.occurrences, each.pieces, each.saved) for each in found] == [
         ("photoviruses", 7, 3, 14),
         ("photovirus", 10, 2, 10),
         ("worlds", 9, 2, 9),
     ]
-    assert [each.word for each in words_that_save(wordpiece(), words, 1)] == ["photoviruses"]
+    assert [each.word for each in words_that_save(wordpiece(), Counter(words), 1)] == ["photoviruses"]
 
 
 def test_only_a_wordpiece_has_pieces_for_words_after_punctuation():
     words = Counter({"il-photovirus": 8, "photovirus-worlds": 6})
-    assert {each.word: each.occurrences for each in words_that_save(wordpiece(), words, 10)} == {
-        "photovirus": 14,
-        "worlds": 6,
-    }
+    found = {each.word: each.occurrences for each in words_that_save(wordpiece(), words, 10)}
+    assert found == {"photovirus": 14, "worlds": 6}
     unigram = trained("unigram", 34, TEXT).as_pipeline()
     assert {each.word: each.occurrences for each in words_that_save(unigram, words, 10)} == {"il": 8, "photovirus": 6}
 

@@ -144,9 +144,8 @@ def test_instances_are_padded():
     batch = assemble(Numbered(9).read([5]), np.array([40]), 6)
     assert batch.tokens.ids.tolist() == [[5, 7, 7, 0, 0, 0]]
     assert batch.tokens.units.tolist() == [[1, 9, 0, 0, 0, 0]]
-    assert batch.tokens.segment.tolist() == [[0, 0, 1, 0, 0, 0]] and batch.tokens.sequence.tolist() == [
-        [1, 1, 1, 0, 0, 0]
-    ]
+    assert batch.tokens.segment.tolist() == [[0, 0, 1, 0, 0, 0]]
+    assert batch.tokens.sequence.tolist() == [[1, 1, 1, 0, 0, 0]]
     assert batch.tokens.length[0, 0] == 3 and (batch.pair_label[0, 0], batch.ordinal[0, 0]) == (1, 40)
 
 
@@ -169,9 +168,8 @@ def test_a_record_without_tokens_is_a_row_of_weight_0_where_it_stands(monkeypatc
         found = read(self, numbers)
         begin, end = found.ends[2:4]
         ends = np.where(np.arange(len(found.ends)) > 2, found.ends - (end - begin), found.ends)
-        return found._replace(
-            ids=np.delete(found.ids, range(begin, end)), units=np.delete(found.units, range(begin, end)), ends=ends
-        )
+        ids, units = (np.delete(array, range(begin, end)) for array in (found.ids, found.units))
+        return found._replace(ids=ids, units=units, ends=ends)
 
     monkeypatch.setattr(Numbered, "read", without_the_third)
     batch = source()[2]

@@ -109,11 +109,7 @@ OTHER_MODELS = {
         | {"num_heads": 8, "key_value_heads": 2, "activation": "silu"},
         {},
     ),
-    "elmo": (
-        "4x2x1",
-        {"layer": "lstm", "positions": "none", "num_segments": 0},
-        {"predict": "both"},
-    ),
+    "elmo": ("4x2x1", {"layer": "lstm", "positions": "none", "num_segments": 0}, {"predict": "both"}),
 }
 
 

@@ -106,13 +106,9 @@ def test_tables_and_matrices_decay_biases_and_norms_do_not():
 
 
 def test_what_is_frozen_has_no_update_and_all_else_has_its_own():
-    plain, half = (
-        make_optimizer(OptimizerConfig()),
-        lambda params: (
-            jax.tree.map(jnp.zeros_like, params)
-            | {"task": {"dense": {"kernel": jnp.array([[True], [False]]), "bias": jnp.array(True)}}}
-        ),
-    )
+    plain = make_optimizer(OptimizerConfig())
+    learning = {"kernel": jnp.array([[True], [False]]), "bias": jnp.array(True)}
+    half = lambda params: jax.tree.map(jnp.zeros_like, params) | {"task": {"dense": learning}}
     frozen, [gradients] = learning_only(plain, half), random_gradients(1)
     own, _ = plain.update(gradients, plain.init(PARAMS), PARAMS)
     left, state = frozen.update(gradients, frozen.init(PARAMS), PARAMS)
@@ -124,14 +120,12 @@ def test_what_is_frozen_has_no_update_and_all_else_has_its_own():
 def random_like(shapes, seed):
     """Of another size in every layer and projection, so that norms taken together would differ."""
     rng = np.random.default_rng(seed)
-    return jax.tree.map(
-        lambda leaf: jnp.asarray(
-            rng.normal(size=leaf.shape)
-            * np.exp(rng.normal(size=leaf.shape[:3])).reshape(leaf.shape[:3] + (1,) * (leaf.ndim - 3)),
-            jnp.float32,
-        ),
-        shapes,
-    )
+
+    def drawn(leaf):
+        size = np.exp(rng.normal(size=leaf.shape[:3])).reshape(leaf.shape[:3] + (1,) * (leaf.ndim - 3))
+        return jnp.asarray(size * rng.normal(size=leaf.shape), jnp.float32)
+
+    return jax.tree.map(drawn, shapes)
 
 
 def unstacked(path, leaf):
@@ -146,11 +140,8 @@ def unstacked(path, leaf):
 
 
 def taken_apart(tree):
-    return {
-        name: part
-        for path, leaf in jax.tree_util.tree_leaves_with_path(tree)
-        for name, part in unstacked(path, leaf).items()
-    }
+    leaves = jax.tree_util.tree_leaves_with_path(tree)
+    return {name: part for path, leaf in leaves for name, part in unstacked(path, leaf).items()}
 
 
 @pytest.mark.long

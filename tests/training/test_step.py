@@ -1,3 +1,5 @@
+import itertools
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -50,10 +52,8 @@ class Regression(Objective):
     def measure(self, params, targets, dropout_keys):
         extra = 0.0 if dropout_keys is None else jax.vmap(jax.random.normal)(dropout_keys)
         error = jnp.square(targets["x"] @ params["task"]["dense"]["kernel"] + extra - targets["noise"])
-        return {
-            "square": Mean.of(error, targets["weight"]),
-            "largest": Mean(jnp.sum(error), jnp.sum(jnp.ones_like(error))),
-        }
+        largest = Mean(jnp.sum(error), jnp.sum(jnp.ones_like(error)))
+        return {"square": Mean.of(error, targets["weight"]), "largest": largest}
 
 
 def batch(first=0, rows=8, poison=False):
@@ -76,11 +76,8 @@ def start():
 def train(batches, accumulation=1, window=100):
     config, optimizer, state = start()
     execution = ExecutionConfig(accumulation=accumulation)
-    step = jax.jit(
-        make_train_step(
-            Regression(), optimizer, learning_rate(config, 100), execution, phase=0, steps=range(100), window=window
-        )
-    )
+    how = {"phase": 0, "steps": range(100), "window": window}
+    step = jax.jit(make_train_step(Regression(), optimizer, learning_rate(config, 100), execution, **how))
     for one in batches:
         state, measured = step(state, one)
     return state, {name: float(mean.value) for name, mean in measured.items()}
@@ -132,12 +129,8 @@ def test_measurements_are_weighted_and_loss_is_their_sum():
 
 def test_keys_follow_the_example_the_purpose_the_phase_and_the_seed():
     ordinals = jnp.arange(10, dtype=jnp.uint32)
-    keys = [
-        example_keys(seed, purpose, phase, ordinals)
-        for seed in (0, 1)
-        for purpose in ("targets", "dropout")
-        for phase in (0, 1)
-    ]
+    kinds = itertools.product((0, 1), ("targets", "dropout"), (0, 1))
+    keys = [example_keys(*kind, ordinals) for kind in kinds]
     data = np.concatenate([jax.random.key_data(some) for some in keys])
     assert len(np.unique(data, axis=0)) == 80
     later = example_keys(0, "targets", 0, ordinals[4:])

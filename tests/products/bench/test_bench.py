@@ -135,30 +135,17 @@ def test_a_batch_that_does_not_fit_is_one_line(capsys):
     assert "--phases.0.length=1024 is more than --model.max-positions=512" in capsys.readouterr().err
 
 
-@pytest.fixture(scope="module")
-def printed(tmp_path_factory):
-    """All that a bench prints, in a file; where only JAX and what the settings need are installed."""
+@pytest.mark.long
+def test_where_only_jax_is_installed_it_tells_the_machine_the_versions_the_settings_and_the_source_of_the_rates():
     line = [sys.executable, "-c", BLOCKED, LIBRARIES, "bench", CONFIG, *FLAGS]
     done = subprocess.run(line, capture_output=True, text=True, cwd=ROOT, env=os.environ | {"COLUMNS": "100"})
     assert done.returncode == 0, done.stderr
-    path = tmp_path_factory.mktemp("bench") / "there.txt"
-    path.write_text(done.stdout)
-    return path
-
-
-@pytest.fixture(scope="module")
-def printed_json(printed):
-    return json.loads(printed.read_text().splitlines()[-1])
-
-
-@pytest.mark.long
-def test_it_has_the_machine_the_versions_the_settings_and_the_source_of_the_rates(printed, printed_json):
     for words in ("matrix products", "share of that", "compilation", "forward", "backward", "optimizer"):
-        assert words in printed.read_text()
-    assert printed_json["kind"] == "bert-jax bench" and printed_json["format"] == BENCH_FORMAT
-    assert set(printed_json["versions"]) == {"bert_jax", "jax", "jaxlib"}
-    machine = printed_json["machine"]
-    assert machine["platform"] == machine["device"] == "cpu" and machine["processor"]
+        assert words in done.stdout
+    printed = json.loads(done.stdout.splitlines()[-1])
+    assert printed["kind"] == "bert-jax bench" and printed["format"] == BENCH_FORMAT
+    assert set(printed["versions"]) == {"bert_jax", "jax", "jaxlib"}
+    assert printed["machine"]["platform"] == printed["machine"]["device"] == "cpu" and printed["machine"]["processor"]
     expected = {
         "batch_size": 2,
         "length": 16,
@@ -171,9 +158,8 @@ def test_it_has_the_machine_the_versions_the_settings_and_the_source_of_the_rate
         "execution.attention": "exact",
         "execution.unroll": 2,
     }
-    assert expected.items() <= printed_json["settings"].items()
-    assert printed_json["rates"]["matrix"]["source"] == "measured"
-    for part in printed_json["parts"]:
+    assert expected.items() <= printed["settings"].items()
+    assert printed["rates"]["matrix"]["source"] == "measured" and printed["tokens_per_second"] > 0
+    for part in printed["parts"]:
         assert part["flops"] >= 0 and {"step_share", "matrix_share"} < part.keys()
         assert part["time"]["low"] <= part["time"]["median"] <= part["time"]["high"] and part["time"]["rounds"] >= 5
-    assert printed_json["tokens_per_second"] > 0

@@ -155,11 +155,8 @@ def test_copies_in_a_part_of_the_text_are_told_as_the_least_there_are(good, conf
 def test_a_model_beyond_what_the_text_feeds_is_to_be_made_smaller(good, config, parameters, fed, expected):
     found, _ = good
     training = found.training.model_copy(update={"parameters": parameters, "text_parameters": fed})
-    told = [
-        change.change
-        for change in changes(found.model_copy(update={"training": training}), config)
-        if change.reason.startswith("the text feeds at most")
-    ]
+    told = changes(found.model_copy(update={"training": training}), config)
+    told = [change.change for change in told if change.reason.startswith("the text feeds at most")]
     assert len(told) == (expected is not None) and all(change.endswith(expected) for change in told), told
 
 
@@ -198,9 +195,8 @@ def test_letters_that_the_vocabulary_drops_are_told_and_words_are_counted_betwee
     config, tmp_path, strip_accents, capsys
 ):
     text = stories(60).replace("the", "ġie")
-    found, advice = diagnosed(
-        config.change(vocabulary={"strip_accents": strip_accents}), tmp_path / "a.txt", text.encode()
-    )
+    config = config.change(vocabulary={"strip_accents": strip_accents})
+    found, advice = diagnosed(config, tmp_path / "a.txt", text.encode())
     lost = [line for line in advice if "of the words lose letters or accents" in line]
     assert found.text.words == len(text.split())
     if strip_accents is None:

@@ -100,9 +100,8 @@ def test_each_threshold_orders_the_roads(threshold, value, expected, tiny_config
 
 
 def test_a_model_that_splits_words_into_letters_gets_a_vocabulary_of_the_text(tiny_config, documents, model):
-    roads = found(
-        tiny_config, documents, {"good": model, "letters": with_pieces(model, *map(chr, range(0x250, 0x2B0)))}
-    )
+    letters = with_pieces(model, *map(chr, range(0x250, 0x2B0)))
+    roads = found(tiny_config, documents, {"good": model, "letters": letters})
     assert [road.road.split()[1] for road in roads] == ["good"] * 3 + ["letters"] * 3 + ["scratch"]
     assert names(roads) == ["own", "of text", "as it is", "of text", "own", "as it is", "scratch"]
 
@@ -229,7 +228,6 @@ def test_a_small_budget_is_for_scratch_where_a_model_of_the_script_splits_or_dro
     maltese = [[line.replace("the", "thé") for line in document] for document in documents]
     named = model._replace(path=tmp_path, provenance=Provenance())
     (tmp_path / "README.md").write_text("---\nlanguage: en\n---\n")
-    assert names(found(tiny_config, maltese, {"m": named}, language="mt", minutes=None)) == [
-        *("scratch", "of text", "as it is", "own")
-    ]
+    of_maltese = found(tiny_config, maltese, {"m": named}, language="mt", minutes=None)
+    assert names(of_maltese) == ["scratch", "of text", "as it is", "own"]
     assert names(found(tiny_config, maltese, {"m": named}, language="en", minutes=None))[-1] == "scratch"

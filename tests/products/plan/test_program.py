@@ -207,17 +207,13 @@ def test_bytes_sent_are_those_of_a_ring(line, expected):
 
 
 def test_the_end_of_an_asynchronous_one_is_not_another():
-    lines = [
-        "%start = f32[100]{0} all-reduce-start(%x), replica_groups=[1,8]<=[8], channel_id=1",
-        "%done = f32[100]{0} all-reduce-done(%start)",
-    ]
-    assert sent(*lines) == 700
+    begun = "%start = f32[100]{0} all-reduce-start(%x), replica_groups=[1,8]<=[8], channel_id=1"
+    assert sent(begun, "%done = f32[100]{0} all-reduce-done(%start)") == 700
 
 
 def test_one_that_is_spread_over_fusions_counts_once():
-    assert (
-        sent(*(f"%f.{name} = f32[64] fusion(%x), kind=kCustom, calls=%{name}" for name in ("begun", "beside"))) == 192
-    )
+    parts = (f"%f.{name} = f32[64] fusion(%x), kind=kCustom, calls=%{name}" for name in ("begun", "beside"))
+    assert sent(*parts) == 192
 
 
 def test_those_in_a_loop_are_counted_at_each_turn():

@@ -27,10 +27,9 @@ def hostile_run(tiny_run, tmp_path_factory) -> Path:
         ):
             file.write(json.dumps(line) + "\n")
         file.write('{"step": 15, "split": "tr\n\n[]\n{"step": 16, "split": "train", "loss": 1')
+    event = json.dumps({"time": HOSTILE, "event": HOSTILE, "message": HOSTILE})
     with open(run / "events.jsonl", "a", encoding="utf-8") as file:
-        file.write(
-            '{"time": 5}\nnonsense\n' + json.dumps({"time": HOSTILE, "event": HOSTILE, "message": HOSTILE}) + "\n"
-        )
+        file.write(f'{{"time": 5}}\nnonsense\n{event}\n')
     wrong = {"task": HOSTILE, "baseline": [HOSTILE], "confusion": {"labels": [HOSTILE], "counts": [["x"]]}}
     (run / "results.json").write_text(json.dumps(wrong | {"steps": "many", "errors": [{"text": HOSTILE}, 5]}))
     return run

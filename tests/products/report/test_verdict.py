@@ -76,11 +76,8 @@ def test_the_trend_of_the_held_out_loss(tiny_copy, losses, kind, words):
 
 
 def test_a_loss_that_rises_in_training_too_is_not_called_overfitting(tiny_copy):
-    lines = [
-        {"step": step, "split": split, "loss": loss}
-        for step, loss in enumerate([5.0, 3.0, 4.0, 6.0, 7.0], 1)
-        for split in ("train", "eval")
-    ]
+    losses = enumerate([5.0, 3.0, 4.0, 6.0, 7.0], 1)
+    lines = [{"step": step, "split": split, "loss": loss} for step, loss in losses for split in ("train", "eval")]
     tiny_copy.metrics_file.write_text("".join(json.dumps(line) + "\n" for line in lines))
     assert "so has the loss in training: lower the peak learning rate" in told(tiny_copy.path)["problem"]
 
@@ -111,8 +108,9 @@ def test_losses_that_are_not_finite_are_a_problem(tiny_copy):
 
 def test_a_failure_at_the_last_start_is_told(tiny_copy):
     tiny_copy.results_file.unlink()
+    event = {"time": "2026-01-01T00:00:00+00:00", "event": "failed", "message": "no memory is left"}
     with open(tiny_copy.path / "events.jsonl", "a") as file:
-        file.write('{"time": "2026-01-01T00:00:00+00:00", "event": "failed", "message": "no memory is left"}\n')
+        file.write(json.dumps(event) + "\n")
     assert "no memory is left" in told(tiny_copy.path)["problem"]
 
 

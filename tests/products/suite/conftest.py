@@ -54,9 +54,12 @@ class StandIns:
         """Why a part of the models' texts isn't looked through."""
         self.patience = None
         """Calls that are carried out before one is interrupted; None: all."""
+        self.before = lambda call: None
+        """What is done before each call, which it may raise an error in place of."""
         for name in ("train.tsv", "dev.tsv", "test.tsv"):
             (folder / name).write_text("sentence\tlabel\ngood\t1\nbad\t0\n")
-        for name in ("one", "two"):
+        (folder / "pairs.jsonl").touch()
+        for name in ("one", "two", "three", "four"):
             (folder / name).mkdir()
         monkeypatch.chdir(folder)
         monkeypatch.setattr(Processes, "call", lambda processes, *call, log=None: self.alone(*call))
@@ -80,13 +83,8 @@ class StandIns:
             self.answered.append(arguments)
             right = [0, 1] * 50
             given = [answer ^ (score_of(f"{arguments[0].name} {row}") < 0.3) for row, answer in enumerate(right)]
-            return {
-                "metric": "accuracy",
-                "accuracy": 0.7,
-                "baseline": {"accuracy": 0.9},
-                "golds": right,
-                "predicted": given,
-            }
+            measured = {"metric": "accuracy", "accuracy": 0.7, "baseline": {"accuracy": 0.9}}
+            return measured | {"golds": right, "predicted": given}
         if function is rows_in_text:
             return {task.name: {"share": 0.25, "unknown": self.unread, "tokens": 9} for task in arguments[1]}
         if function in (finetune, pretrain, measuring.prepare_sequences):
@@ -101,6 +99,7 @@ class StandIns:
         if self.patience == 0:
             raise KeyboardInterrupt
         self.patience = self.patience and self.patience - 1
+        self.before(call)
         self.given.append(call)
         if call.name == "pairs":
             outcomes = {"some": self.outcomes.get(call.path.name, "1101010110")}
@@ -145,7 +144,11 @@ class StandIns:
 
     def run(self, text, workdir="W", at_once=1, **changes) -> Summary:
         """Its summary when all is done."""
-        work = SuiteWork(self.suite(text, **changes), self.folder / workdir, at_once)
+        return self.carried_out(self.suite(text, **changes), workdir, at_once)
+
+    def carried_out(self, suite, workdir="W", at_once=1) -> Summary:
+        """A suite's summary when all is done."""
+        work = SuiteWork(suite, self.folder / workdir, at_once)
         work.run(lambda: Summary(work))
         return Summary(work)
 

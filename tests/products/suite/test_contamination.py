@@ -62,12 +62,8 @@ def prepare(tiny_config, tmp_path_factory):
         folder = tmp_path_factory.mktemp("prepared")
         (folder / "text.txt").write_text(text, encoding="utf-8")
         data = {"source": f"text:{folder / 'text.txt'}", "held_out": 0.0} | data
-        config = tiny_config.replace(
-            vocabulary=vocabulary,
-            data=tiny_config.data.replace(**data),
-            objective=ObjectiveConfig(pair="none"),
-            init=init,
-        )
+        settings = {"vocabulary": vocabulary, "objective": ObjectiveConfig(pair="none"), "init": init}
+        config = tiny_config.replace(**settings, data=tiny_config.data.replace(**data))
         run = RunDirectory(folder / "run")
         run.open(config)
         prepare_data(config, run, check_preparation(config.replace(init=None), run, OpenedModels()))
@@ -182,10 +178,8 @@ def test_a_model_has_seen_the_text_of_those_that_it_began_with(prepare, tiny_con
     run = finetuned(tmp_path / "tuned", tiny_config, init=str(second.path))
     found = looked_up(run, rows)
     assert [found[name].share for name in rows] == [1, 1] and found["old"].unknown is None
-    assert (
-        found["old"].tokens
-        == contamination(first.path, []).tokens + PreparedData.open(second.data(32)).train.instance_tokens
-    )
+    of_first = contamination(first.path, []).tokens
+    assert found["old"].tokens == of_first + PreparedData.open(second.data(32)).train.instance_tokens
     shutil.rmtree(first.path / "data")
     found = looked_up(run, rows)
     assert [found[name].share for name in rows] == [0, 1]

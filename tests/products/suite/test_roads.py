@@ -7,10 +7,8 @@ import pytest
 
 import bert_jax
 from bert_jax.cli.main import run
-from bert_jax.products.suite.summary import Summary
 from bert_jax.products.suite.texts import tokens_of_rows
 from bert_jax.products.suite.verdict_sentences import verdict_sentences
-from bert_jax.products.suite.work import SuiteWork
 from bert_jax.run.trained_model import TrainedModel
 from bert_jax.system.errors import UsageError
 from bert_jax.system.progress import say
@@ -68,6 +66,9 @@ label = "upos"
 """
 
 
+SPLITS = {"train": ["tags.conllu"], "dev": ["dev.conllu"]}
+
+
 @pytest.fixture
 def roads(stand_ins):
     for name in ("tags.conllu", "dev.conllu"):
@@ -76,8 +77,7 @@ def roads(stand_ins):
 
 
 def suite_of(roads, **changes):
-    rows = {"train": ["tags.conllu"], "dev": ["dev.conllu"]}
-    return roads.suite(ROADS, models=("one", "two"), rows=rows, **changes)
+    return roads.suite(ROADS, models=("one", "two"), rows=SPLITS, **changes)
 
 
 def test_a_table_of_each_model_stands_for_one_table_a_model(roads):
@@ -93,7 +93,7 @@ def test_a_table_of_each_model_stands_for_one_table_a_model(roads):
 def test_models_of_one_last_name_keep_their_paths(roads):
     (roads.folder / "older").mkdir()
     shutil.copytree(roads.folder / "one", roads.folder / "older" / "one")
-    suite = roads.suite(ROADS, models=("one", "older/one"), rows={"train": ["tags.conllu"], "dev": ["dev.conllu"]})
+    suite = roads.suite(ROADS, models=("one", "older/one"), rows=SPLITS)
     assert [model.name for model in suite.models[2:4]] == ["one", "older/one"]
 
 
@@ -106,23 +106,20 @@ def test_more_rows_than_tasks_are_refused(roads):
 def with_bits(roads, monkeypatch):
     """Pretrained stand-ins have bits per character, and began with a better model."""
     called = roads.called
+    bits = {"bits_per_character": 1.5, "started_from": {"bits_per_character": 1.25}, "task": "pretraining"}
+    ended = {"steps": 25, "planned_steps": 100, "stopped_early": True}
 
     def call_with_bits(call):
-        figures = called(call)
+        figures, results = called(call), call.path / "results.json"
         if call.name == "pretrain":
-            results = call.path / "results.json"
-            bits = {"bits_per_character": 1.5, "started_from": {"bits_per_character": 1.25}}
-            ended = {"steps": 25, "planned_steps": 100, "stopped_early": True}
-            results.write_text(json.dumps(json.loads(results.read_text()) | {"task": "pretraining"} | bits | ended))
+            results.write_text(json.dumps(json.loads(results.read_text()) | bits | ended))
         return figures
 
     monkeypatch.setattr(roads, "called", call_with_bits)
 
 
 def test_recipes_with_vocabularies_of_their_own_are_compared_by_bits_a_character(roads, with_bits):
-    work = SuiteWork(suite_of(roads), roads.folder / "W", 1)
-    work.run(lambda: Summary(work))
-    summary = Summary(work)
+    summary = roads.carried_out(suite_of(roads))
     text = {row["model"]: row["score"] for row in summary.runs if row["task"] == "held-out text"}
     assert text == dict.fromkeys(("scratch", "tagged", "new words, one", "new words, two"), -1.5)
     trained = {call.config.vocabulary.size for call in roads.given if call.name == "pretrain"}
@@ -132,9 +129,7 @@ def test_recipes_with_vocabularies_of_their_own_are_compared_by_bits_a_character
 
 def test_the_commands_that_use_and_export_the_best_models_are_named(roads, with_bits):
     suite = suite_of(roads)
-    work = SuiteWork(suite, roads.folder / "W", 1)
-    work.run(lambda: Summary(work))
-    summary = Summary(work)
+    summary = roads.carried_out(suite)
     pretrained = {(row["model"], row["seed"]): row["run"] for row in summary.pretrained}
     for task in suite.tuned:
         name = max(summary.cells[task.name], key=lambda name: summary.cells[task.name][name].mean)
@@ -150,12 +145,9 @@ def test_the_commands_that_use_and_export_the_best_models_are_named(roads, with_
 
 def test_a_recipe_that_is_worse_than_its_initial_model_is_named(roads, with_bits):
     watched = ROADS.replace('"vocabulary.size" = 500', '"vocabulary.size" = 500, "evaluation.watch" = true')
-    suite = roads.suite(
-        "budget.steps = 100\n" + watched, models=("one",), rows={name: ["dev.conllu"] for name in ("train", "dev")}
-    )
-    work = SuiteWork(suite, roads.folder / "W", 1)
-    work.run(lambda: Summary(work))
-    said = [text for _, text in verdict_sentences(Summary(work))]
+    rows = {name: ["dev.conllu"] for name in ("train", "dev")}
+    summary = roads.run(f"budget.steps = 100\n{watched}", models=("one",), rows=rows)
+    said = [text for _, text in verdict_sentences(summary)]
     worse = "pretraining: new words, one: The model is worse than the one that it began with: 1.250 bits per character "
     assert any(text.startswith(worse) for text in said)
     assert "pretraining: new words, one: It ended after 25 of 100 steps." in said

@@ -156,22 +156,13 @@ def test_correlations_from_sums_are_those_of_scipy():
     assert scored_sums(total, 70, "spearman") == pytest.approx(spearmanr(right, given).statistic)
 
 
-def test_the_error_of_rows_is_that_of_the_mean():
-    generator = np.random.default_rng(6)
-    right, ours, theirs = generator.integers(2, size=(3, 2000))
-    found = bootstrap_error([row_sums(right, ours, True)], [row_sums(right, theirs, True)], ["accuracy"])
-    expected = np.std((right == ours).astype(float) - (right == theirs)) / np.sqrt(2000)
-    assert found == pytest.approx(expected, rel=0.1)
-
-
 def test_what_is_said():
     assert difference_text("a", "b", Difference(0.1, 0.02, 0.001, 3, 100)) == (
         "a is better than b (+0.100 ± 0.020, p 0.001, 3 seeds, 100 rows)"
     )
     assert "3 seeds, 2 files" in difference_text("a", "b", Difference(0.1, 0.02, 0.001, 3, 2), "files")
-    assert "a and b are not distinguishable (-0.010 ± 0.020" in difference_text(
-        "a", "b", Difference(-0.01, 0.02, 0.6, 3, 0)
-    )
+    not_better = "a and b are not distinguishable (-0.010 ± 0.020"
+    assert not_better in difference_text("a", "b", Difference(-0.01, 0.02, 0.6, 3, 0))
     assert difference_text("a", "b", score_difference([0.5], [0.4])) == (
         "a scores +0.100 beside b; no verdict, as neither seeds nor rows show how much scores vary by chance (1 seed)"
     )

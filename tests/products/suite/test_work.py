@@ -4,7 +4,6 @@ import itertools
 import json
 import operator
 import os
-import shutil
 import threading
 from unittest.mock import Mock
 
@@ -41,6 +40,7 @@ epochs = 2
 [grid]
 "optimizer.peak-learning-rate" = [1e-4, 3e-4]
 """
+PAIRS = '[[tasks]]\npairs = "pairs.jsonl"\n'
 
 
 def pretrained(stand_ins):
@@ -200,7 +200,6 @@ def test_test_rows_are_measured_by_the_best_setting_alone(stand_ins):
 
 
 def test_pairs_and_judged_texts_are_measured_once_for_a_trained_model(stand_ins):
-    (stand_ins.folder / "pairs.jsonl").touch()
     stand_ins.judged("scifact")
     tasks = '[[tasks]]\npairs = "pairs.jsonl"\n[[tasks]]\nbeir = "scifact"\n'
     summary = stand_ins.run(f'models = ["one", "two"]\nseeds = [0, 1]\n{tasks}')
@@ -232,26 +231,21 @@ def test_an_average_is_not_judged_if_a_task_shows_no_chance(stand_ins):
 
 
 def test_a_model_that_is_measured_once_is_compared_with_all_seeds_of_a_recipe(stand_ins):
-    (stand_ins.folder / "pairs.jsonl").touch()
-    summary = stand_ins.run(f'seeds = [0, 1, 2]\n{RECIPES}[[models]]\npath = "one"\n[[tasks]]\npairs = "pairs.jsonl"\n')
+    summary = stand_ins.run(f'seeds = [0, 1, 2]\n{RECIPES}[[models]]\npath = "one"\n{PAIRS}')
     assert len(summary.cells["pairs"]["one"].scores) == 1
     assert summary.differences["one", "pairs"].seeds == 3
 
 
 def test_a_recipe_that_lost_seeds_gets_no_verdict(stand_ins):
     """One run that went well says nothing of a recipe that failed twice."""
-    (stand_ins.folder / "pairs.jsonl").touch()
-    called = stand_ins.called
 
     def failing(call):
         if call.name == "pretrain" and call.config.seed and call.config.optimizer.name == "muon":
             raise RunError("the loss is infinite")
-        return called(call)
 
-    stand_ins.called = failing
+    stand_ins.before = failing
     stand_ins.outcomes = {"one": "11------01"}  # pairs that a model can't score are left out for all
-    models = f'{RECIPES}[[models]]\npath = "one"\n'
-    summary = stand_ins.run(f'seeds = [0, 1, 2]\n{models}[[tasks]]\npairs = "pairs.jsonl"\n')
+    summary = stand_ins.run(f'seeds = [0, 1, 2]\n{RECIPES}[[models]]\npath = "one"\n{PAIRS}')
     assert summary.cells["pairs"]["modern_muon"].text == "0.750 (1 of 3 seeds) (25.0% seen)"
     found = summary.differences["modern_muon", "pairs"]
     assert not found.is_significant and found.obstacle == "modern_muon has 1 of 3 seeds"
@@ -260,7 +254,6 @@ def test_a_recipe_that_lost_seeds_gets_no_verdict(stand_ins):
 
 def test_the_best_is_not_named_where_nothing_shows_chance(stand_ins, monkeypatch):
     stand_ins.judged("scifact")
-    (stand_ins.folder / "three").mkdir()
     scores = {"one": 0.1, "two": 0.4, "three": 0.65}
     monkeypatch.setattr(stand_ins, "called", lambda call: {"ndcg@10": scores[call.path.name]})
     summary = stand_ins.run('models = ["one", "two", "three"]\n[[tasks]]\nbeir = "scifact"\n')
@@ -317,22 +310,21 @@ def test_wrong_use_ends_the_suite(stand_ins):
     def wrong(call):
         raise UsageError("no such column")
 
-    stand_ins.called = wrong
+    stand_ins.before = wrong
     with pytest.raises(UsageError, match=r"^\w+, \w+, peak-learning-rate 0.000[13], seed [01]: no such column"):
         stand_ins.run(TRAINED)
 
 
 def test_two_suites_do_not_work_in_one_directory(stand_ins):
-    called, refused = stand_ins.called, []
+    refused = []
 
     def meanwhile(call):
         if not refused:
             refused.append(True)
             with pytest.raises(UsageError, match="another suite is at work in .*W; wait, or choose another"):
                 stand_ins.run(TRAINED)
-        return called(call)
 
-    stand_ins.called = meanwhile
+    stand_ins.before = meanwhile
     stand_ins.run(TRAINED)
     assert refused
 
@@ -407,16 +399,13 @@ def test_text_of_a_recipe_must_be_there_unless_its_run_has_begun(stand_ins):
 
 
 def test_no_best_is_named_while_a_measurement_is_missing(stand_ins):
-    for name in ("three", "four"):
-        shutil.copytree(stand_ins.folder / "one", stand_ins.folder / name)
-    called, works = stand_ins.called, [False]
+    works = [False]
 
     def fails_once(call):
         if call.name == "finetune" and call.config.init.endswith("four") and call.config.seed == 1 and not works[0]:
             raise RunError("no memory left")
-        return called(call)
 
-    stand_ins.called = fails_once
+    stand_ins.before = fails_once
     suite = f'models = ["one", "two", "three", "four"]\nseeds = [0, 1]\n{TASK_TEXT}'
     summary = stand_ins.run(suite)
     assert summary.missing == {"sst2": 1} == summary.content["missing"] and not summary.winners
