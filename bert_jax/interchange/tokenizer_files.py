@@ -254,12 +254,15 @@ def _facts(
         longest = tokenizer.contents["model"]["max_input_chars_per_word"]
         words = f"up to {longest} characters; longer ones, and those without pieces, are {unknown}"
     second = 1 if has_segments else 0
+    shared = vocabulary.pad_id == vocabulary.sep_id
+    padding = TOKENIZER_CONFIG if "pad_token" in given_tokens(folder) else "no piece of its own"
     frame = f"{vocabulary.framed('text')}; {vocabulary.framed('first', 'second')}, the second in segment {second}"
     return [
         Fact(name="tokenizer", value=f"{shown}, {tokenizer.kind} of {len(vocabulary):,} pieces", known_by=known_by),
         Fact(name="text", value=_cleaning(tokenizer), known_by=cleaning),
         Fact(name="words", value=words, known_by=path.name if of_file else default),
         Fact(name="special tokens", value=frame, known_by=path.name if of_file else default),
+        *([Fact(name="padding", value=f"{vocabulary.special[0]}, which also ends a text", known_by=padding)] * shared),
     ]
 
 
@@ -293,6 +296,9 @@ def write_tokenizer(tokenizer: Tokenizer, directory: Path, max_positions: int, n
     # Without a table of segments only XLNet, whose class token is the last, takes them.
     takes_segments = num_segments > 1 or not num_segments and vocabulary.class_token == "last"
     of_segments = ["token_type_ids"] if vocabulary.frame.segments and takes_segments else []
+    special = dict(zip(SPECIAL_NAMES, vocabulary.special, strict=True))
+    if not vocabulary.has_unknown:
+        del special["unk_token"]
     casing = {}
     if isinstance(tokenizer, WordPieceTokenizer):
         cleaning = tokenizer.cleaning
@@ -308,6 +314,6 @@ def write_tokenizer(tokenizer: Tokenizer, directory: Path, max_positions: int, n
             # XLNet's classes expect [CLS] at the last place, so padding comes first.
             **({"padding_side": "left"} if vocabulary.class_token == "last" else {}),
             **casing,
-            **dict(zip(SPECIAL_NAMES, vocabulary.special, strict=True)),
+            **special,
         },
     )

@@ -87,7 +87,8 @@ class Tokenizer:
         if [ids[piece] for piece in pieces] != list(range(len(pieces))):
             raise UsageError(f"{name}: its pieces aren't numbered from 0 to {len(pieces) - 1:,}, each number once")
         own, listed = len(file["model"]["vocab"]), file.get("added_tokens") or []
-        special = special_names(ids, {one["content"]: one["id"] < own for one in listed if one.get("special")})
+        marked = {one["content"]: one["id"] < own for one in listed if one.get("special")}
+        special = special_names(ids, marked, of_bytes=self.kind == "byte_bpe")
         frame = frame_of(file.get("post_processor"), ids, name)
         self.vocabulary = Vocabulary(pieces, name, special, blanks="", frame=frame)
         added = {token["id"] for token in file.get("added_tokens") or []}

@@ -15,7 +15,13 @@ from bert_jax.text.library_calls import has_half_of_a_pair
 PAD, UNKNOWN, CLS, SEP, MASK = "[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"
 SPECIAL_PIECES = (PAD, UNKNOWN, CLS, SEP, MASK)
 """The five special pieces of every vocabulary, in the order in which a trained vocabulary has them."""
-_NAMES = ((PAD, "<pad>"), (UNKNOWN, "<unk>"), (CLS, "<cls>", "<s>"), (SEP, "<sep>", "</s>"), (MASK, "<mask>"))
+_NAMES = (
+    (PAD, "<pad>"),
+    (UNKNOWN, "<unk>"),
+    (CLS, "<cls>", "<s>", "<|begin_of_text|>"),
+    (SEP, "<sep>", "</s>", "<|end_of_text|>"),
+    (MASK, "<mask>", "<|mask|>"),
+)
 CONTINUATION = "##"
 """Prefix of pieces that continue a word in a WordPiece."""
 BOUNDARY = "\u2581"
@@ -177,6 +183,11 @@ class Vocabulary:
         return count
 
     @property
+    def has_unknown(self) -> bool:
+        """Whether a piece stands for unknown words; a byte-level BPE may have none, and its mask has that id then."""
+        return self.unknown_id != self.mask_id
+
+    @property
     def class_token(self) -> ClassToken:
         """The place of [CLS] in the frame."""
         return self.frame.class_token(self.cls_id)
@@ -218,19 +229,28 @@ class Vocabulary:
         write_text(path, "".join(piece + "\n" for piece in self.pieces))
 
 
-def special_names(pieces: Container[str], marked: Mapping[str, bool] | None = None) -> tuple[str, ...]:
+def special_names(
+    pieces: Container[str], marked: Mapping[str, bool] | None = None, of_bytes: bool = False
+) -> tuple[str, ...]:
     """The names of the five special pieces among `pieces`, in the order of SPECIAL_PIECES; BERT's for missing ones.
 
     Models of fairseq, and so RoBERTa and XLM-R, have other names than BERT. ALBERT has some names of each, and MPNet's
     vocabulary has both. `marked`: the pieces that a file marks as special, and whether each is the model's own. If the
     usual name isn't marked, a marked piece of the model's own takes its place.
+
+    `of_bytes`: whether the pieces are of byte-level BPE. Such a vocabulary may lack two pieces, as EuroBERT's does: the
+    piece of padding, for which the end of a text then stands, since rows are masked by their lengths; and the piece of
+    unknown words, of which it has none, so that the mask, which no text has either, stands for it.
     """
     names, marked = list[str](), marked or {}
     for choices in _NAMES:
         usual = next((name for name in choices if name in pieces), choices[0])
         own = () if usual in marked else (name for name in choices if marked.get(name))
         names.append(next(iter(own), usual))
-    return tuple(names)
+    pad, unknown, cls, sep, mask = names
+    if of_bytes:
+        pad, unknown = (pad if pad in pieces else sep), (unknown if unknown in pieces else mask)
+    return pad, unknown, cls, sep, mask
 
 
 def check_numbers(numbers: Mapping[str, object], name: Path | str) -> None:

@@ -7,8 +7,10 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+import tokenizers
 from safetensors.numpy import load_file, save_file
 from tokenizer_folders import GOLDEN, OF_FAIRSEQ, byte_file, unigram_file, wordpiece_file, write_vocabulary
+from tokenizers import processors
 
 from bert_jax.batching.sequences import joined
 from bert_jax.config.data import VocabularyConfig
@@ -20,6 +22,7 @@ from bert_jax.interchange.vocabulary_files import vocabulary_path
 from bert_jax.pretraining.vocabulary import learned_tokenizer
 from bert_jax.system.errors import UsageError
 from bert_jax.text.tokenizer import load_tokenizer
+from bert_jax.text.tokenizer_json import added_token
 from bert_jax.text.vocabulary import MASK
 
 KINDS = ("albert", "camembert", "modernbert", "roberta", "xlm-roberta")
@@ -277,6 +280,61 @@ def test_a_frame_without_class_token_is_for_joining_alone(tmp_path):
         _ = vocabulary.separators
     with pytest.raises(UsageError, match="a text is empty"):
         joined([[]], vocabulary, 8)
+
+
+def eurobert_file() -> dict:
+    """A tokenizer.json as EuroBERT's: pieces of bytes without one for unknown words, special pieces of Llama 3."""
+    file, names = byte_file(), ("<|begin_of_text|>", "<|end_of_text|>", "<|mask|>")
+    kept = [piece for piece in file["model"]["vocab"] if piece not in OF_FAIRSEQ.values()]
+    file["model"]["vocab"] = {piece: number for number, piece in enumerate(kept)}
+    file["added_tokens"] = [added_token(name, number, special=True) for number, name in enumerate(names, len(kept))]
+    begin, end = names[:2]
+    template = processors.TemplateProcessing(
+        single=f"{begin} $A {end}",
+        pair=f"{begin} $A {end} $B:1 {end}:1",
+        special_tokens=[(begin, len(kept)), (end, len(kept) + 1)],
+    )
+    return file | {"post_processor": json.loads(template.__getstate__())}
+
+
+OF_EUROBERT = {
+    "tokenizer_class": "PreTrainedTokenizerFast",
+    "bos_token": "<|begin_of_text|>",
+    "eos_token": "<|end_of_text|>",
+    "pad_token": "<|end_of_text|>",
+    "mask_token": "<|mask|>",
+}
+
+
+def test_a_vocabulary_of_bytes_may_lack_pieces_of_padding_and_unknown_words(tmp_path):
+    """EuroBERT's published folder pads with the end of a text."""
+    file = eurobert_file()
+    read = read_tokenizer(
+        folder_of(file, OF_EUROBERT, tmp_path), ModelConfig(model_type="eurobert", vocabulary_size=1000)
+    )
+    tokenizer, vocabulary = read.tokenizer, read.tokenizer.vocabulary
+    library = tokenizers.Tokenizer.from_str(json.dumps(file))
+    for text in TEXTS[:200]:
+        begin, *ids, end = library.encode(text).ids
+        assert tokenizer.encode(text) == ids, text
+        assert (begin, end) == (vocabulary.cls_id, vocabulary.sep_id)
+    assert vocabulary.pad_id == vocabulary.sep_id and not vocabulary.has_unknown
+    assert tokenizer.encode_special(MASK) == [vocabulary.mask_id]
+    (padding,) = [fact for fact in read.facts if fact.name == "padding"]
+    assert padding.value == "<|end_of_text|>, which also ends a text" and padding.known_by == "tokenizer_config.json"
+
+    (exported := tmp_path / "exported").mkdir()
+    write_tokenizer(tokenizer, exported, 512)
+    settings = json.loads((exported / "tokenizer_config.json").read_text())
+    assert settings["pad_token"] == "<|end_of_text|>" and "unk_token" not in settings
+    again = read_tokenizer(PublishedFolder(exported), ModelConfig(vocabulary_size=1000)).tokenizer.vocabulary
+    assert (again.pieces, again.special) == (vocabulary.pieces, vocabulary.special)
+
+
+def test_padding_by_a_piece_that_the_model_does_not_pad_with_is_refused(tmp_path):
+    settings = OF_EUROBERT | {"pad_token": "<|mask|>"}
+    with pytest.raises(UsageError, match="pad_token is '<.mask.>', where the vocabulary has '<.end_of_text.>'"):
+        read_tokenizer(folder_of(eurobert_file(), settings, tmp_path), ModelConfig(vocabulary_size=1000))
 
 
 @pytest.mark.parametrize("kind", ["unigram", "bpe", "wordpiece", "byte_bpe"])
