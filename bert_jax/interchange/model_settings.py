@@ -9,6 +9,7 @@ from bert_jax.interchange.relatives import RELATIVES, exported_type, relative_of
 from bert_jax.model.positions import SCHEMES
 from bert_jax.system.errors import Setting, UsageError, quoted
 from bert_jax.system.json_file import JsonObject
+from bert_jax.system.progress import say
 from bert_jax.system.reading import Fact
 from bert_jax.text.vocabulary import Vocabulary
 
@@ -141,6 +142,9 @@ def config_values(model: ModelConfig, vocabulary: Vocabulary, class_name: str, h
         raise UsageError(f"{Setting(f'model.{missing}', 0)} can't be exported: {kind} has 1 or more; {remedy}")
     read_again = model_config(values, Path("config.json"))
     has_head = class_name.endswith(("ForMaskedLM", "ForPreTraining", "ForCausalLM")) and not model.discriminator
+    if "dropout" in relative.settings and model.dropout:
+        say(f"{Setting('model.dropout', model.dropout)} isn't written: to transformers {relative.title} has none")
+        model = model.replace(dropout=read_again.dropout)
     expected = model.replace(
         # Fixed positions are written as a table, and a generator as a separate model.
         positions="learned" if SCHEMES[model.positions].fixed_vectors else model.positions,

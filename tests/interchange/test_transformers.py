@@ -252,6 +252,13 @@ def test_a_fine_tuned_model_gives_our_outputs(fine_tuned, model_type, kind, tmp_
     assert np.std(found, axis=0).min() > 0.01
 
 
+def test_dropout_that_the_files_cannot_hold_is_left_out_and_said(fine_tuned, tmp_path, capsys):
+    ours = fine_tuned("class", model_type="eurobert", **RELATED["eurobert"] | {"dropout": 0.1})
+    write_model_directory(tmp_path / "model", *ours[1:], ours.task)
+    assert "--model.dropout=0.1 isn't written: to transformers EuroBERT has none" in capsys.readouterr().err
+    assert open_model_directory(tmp_path / "model").config.dropout == 0
+
+
 def test_a_head_without_a_class_there_is_not_exported(fine_tuned, tmp_path):
     ours = fine_tuned("span", model_type="nomic_bert", **RELATED["nomic_bert"])
     with pytest.raises(UsageError, match="transformers has no class NomicBertForQuestionAnswering; use the run itself"):
