@@ -27,11 +27,10 @@ elif _JAXLIB == (0, 12):  # computes wrong on some CPUs (bert_jax/training/trust
     os.environ["XLA_FLAGS"] = f"--xla_cpu_experimental_ynn_fusion_type= {os.environ.get('XLA_FLAGS', '')}"
 os.environ.setdefault("JAX_COMPILATION_CACHE_DIR", str(Path(tempfile.gettempdir()) / "bert_jax_test_compiled"))
 
-import jaxtyping
+from typechecker import check_arrays
 
-# Annotated arrays are checked for shape and type while the tests run, in the packages whose signatures have arrays.
-_WITH_ARRAYS = "batching finetuning inference instances layout model pretraining report suite training"
-jaxtyping.install_import_hook([f"bert_jax.{name}" for name in _WITH_ARRAYS.split()], "typechecker.checked")
+_WITH_ARRAYS = "batching finetuning inference instances interchange layout model pretraining products training"
+check_arrays([f"bert_jax.{name}" for name in _WITH_ARRAYS.split()])
 
 import jax
 import numpy as np
@@ -55,6 +54,7 @@ from bert_jax.instances.sentences import Sentences
 from bert_jax.pretraining.pretrain import pretrain
 from bert_jax.run.run_directory import RunDirectory
 from bert_jax.system import machine
+from bert_jax.text import identification
 from bert_jax.training import estimate
 
 NOUNS = "cat dog house river stone window garden teacher letter winter market bridge painter forest".split()
@@ -64,6 +64,8 @@ ADJECTIVES = "old green quiet small bright broken distant careful".split()
 share_steps()
 # A command that runs in a process of tests must not keep the memory that it frees, as a command of its own does.
 machine.keep_freed_memory = lambda: False
+identification.unload = lambda: None  # the next test needs the model again
+os.fsync = lambda descriptor: None  # no test outlives a power cut
 estimate._PRODUCT_SIZE = 64  # no test looks at the hours of an estimate, and larger products take seconds
 
 MMAP_THRESHOLD, TRIM_THRESHOLD = (-3, 1 << 17), (-1, 1 << 17)
@@ -137,6 +139,12 @@ def pytest_collection_modifyitems(config, items):
                 cases[test] += 1
                 if cases[test] > long.kwargs.get("first", 0):
                     item.add_marker(pytest.mark.skip(reason="with --tier full, or if its file is named"))
+
+
+def pytest_collection_finish(session):
+    """Lets the garbage collector pass over the 800,000 objects of the imported modules from now on."""
+    gc.collect()
+    gc.freeze()
 
 
 @pytest.hookimpl(wrapper=True)

@@ -116,7 +116,7 @@ def _kinds() -> UInt8[np.ndarray, " _"]:
     return kinds
 
 
-def _mixed(numbers: UInt64[np.ndarray, " W"]) -> UInt64[np.ndarray, " W"]:
+def _mixed(numbers: UInt64[np.ndarray, "..."]) -> UInt64[np.ndarray, "..."]:
     """A hash of each number: the finalizer of SplitMix64 (Steele et al. 2014)."""
     numbers = numbers + np.uint64(0x9E3779B97F4A7C15)
     numbers = (numbers ^ (numbers >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
