@@ -107,6 +107,7 @@ WRONG = {
     "pretrain(configs.demo, run, source='A\\n\\nB')": r"no file matches 'A\n\nB'",
     "pretrain(configs.demo, run, source=5)": "pretrain takes texts and got 5; give a list",
     "pretrain(configs.demo, run, on_measured=5)": "on_measured=5 is no function",
+    "pretrain(configs.demo, run, init=5)": "init=5: expected a text",
     "finetune(configs.classes, run, init=5)": "init=5: expected a text",
     "finetune(configs.classes, run, init=run, train=5)": "finetune takes rows and got 5; give a list",
     "load(None)": "None is no path",

@@ -84,15 +84,9 @@ def _of_first_phase(args: Bench) -> AnyRunConfig:
 
 def _trainer_and_batches(config: RunConfig, mesh: "Mesh", path: Place) -> "tuple[Trainer, Iterator[AnyBatch]]":
     # Imported here: random sequences need neither TFDS nor Grain, which an accelerator machine may lack.
-    from bert_jax.pretraining.dataset import prepared_for, treebanks_of
-    from bert_jax.pretraining.objective import pretraining_trainer
-    from bert_jax.pretraining.pretrain import training_source
+    from bert_jax.pretraining.pretrain import prepared_phase
     from bert_jax.run.run_directory import RunDirectory
     from bert_jax.training.batch import read_ahead
 
-    run = RunDirectory(path)
-    prepared = prepared_for(config, run, config.phases[0].length)
-    tokenizer = run.files.tokenizer
-    trainer = pretraining_trainer(config, mesh, tokenizer.vocabulary)
-    treebank = treebanks_of(config, tokenizer).get(prepared.length)
-    return trainer, read_ahead(training_source(trainer, 0, prepared, treebank))
+    trainer, source, _ = prepared_phase(config, RunDirectory(path), 0, mesh)
+    return trainer, read_ahead(source)

@@ -31,7 +31,7 @@ from bert_jax.records.python_values import TaskRows
 from bert_jax.run.host_settings import check_same_settings
 from bert_jax.run.hosts import check_connected, first_alone
 from bert_jax.run.metrics import OnMeasured
-from bert_jax.run.python_input import check_call, write_rows
+from bert_jax.run.python_input import beginning_with, check_call, write_rows
 from bert_jax.run.results import Results
 from bert_jax.run.run_directory import RunDirectory
 from bert_jax.run.trained_model import TrainedModel
@@ -91,8 +91,7 @@ def finetune(
     the run is stopped. Once the cause is removed, the same call resumes the run.
     """
     check_call("finetune", config, FinetuneConfig, on_measured)
-    if init is not None:
-        config = config.replace(init=os.fspath(init) if isinstance(init, os.PathLike) else init)
+    config = beginning_with(config, init)
     check_connected(config.hosts)
     with contextlib.closing(RunDirectory.of(workdir)) as run:
         for name, rows in {"train": train, "dev": dev}.items():

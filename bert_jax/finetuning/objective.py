@@ -206,8 +206,6 @@ class TaskObjective(FineTuningObjective):
         self, params: Parameters, batch: TaskBatch, dropout_keys: Key[Array, "R E"] | None = None
     ) -> Float[Array, "R ..."]:
         """The model's outputs: [R, E, outputs]; for choices [R, E, C]; for tags and answers [R, T, outputs]."""
-        if self._probe:
-            params = {**params, "bert": jax.lax.stop_gradient(params["bert"])}
         return cast(Array, self._network.apply({"params": params}, batch.tokens, batch.marks, dropout_keys))
 
     def _weights(self, batch: TaskBatch) -> Float[Array, "R ..."]:

@@ -23,6 +23,7 @@ from bert_jax.system.files import FileSum, remove_directory
 from bert_jax.system.json_file import read_bytes
 from bert_jax.system.sealed import Sealed, file_damage, first_damaged
 from bert_jax.text.lexicon import LexiconFile
+from bert_jax.text.tokenizer import TOKENIZER_ORIGIN
 
 TRAIN, HELD_OUT = "train", "held_out"
 """The splits of a data set."""
@@ -68,7 +69,7 @@ class Recipe(NamedTuple):
         hashes of lexicons, for files that are missing.
         """
         there = (path for path in fetched(self.tokenizer_directory).iterdir() if path.is_file())
-        files = sorted(path for path in there if path.name != "origin.json")
+        files = sorted(path for path in there if path.name != TOKENIZER_ORIGIN)
         # A sentencepiece model is binary, so undecodable bytes are kept as surrogates.
         tokenizer = [path.read_bytes().decode("utf-8", "surrogateescape") for path in files]
         settings = self.data.model_dump(exclude={*_OF_ORDER, *self.data.lexicons}, exclude_defaults=True)

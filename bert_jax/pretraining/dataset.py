@@ -180,7 +180,7 @@ def prepare_lengths(
     opened = _open_prepared(config, run) if opened is None else opened
     kept = {length: _reusable(data, length, config, run, text) for length, data in opened.items()}
     existing = {length: data for length, data in kept.items() if data}
-    new_data = _prepare(config, run, [length for length in config.lengths if length not in existing])
+    new_data = _prepare(config, run, [length for length in config.lengths if length not in existing], text)
     prepared = {}
     written = run.manifest.readable().data
     for length in config.lengths:
@@ -263,15 +263,16 @@ def is_outdated(prepared: PreparedData, config: RunConfig, run: RunDirectory, te
     """
     if prepared.fingerprint != _recipe(config, run, prepared.length).fingerprint():
         return True
-    return text_content(config.data) not in (None, prepared.corpus) and prepared.text != text()
+    return _has_text_of([prepared], config, text) is False
 
 
-def _is_text_of(written: Sequence[PreparedData], config: RunConfig, run: RunDirectory) -> bool:
-    """Whether the text of `config` is that of one of the prepared sets; False if the text is missing."""
+def _has_text_of(prepared: Sequence[PreparedData], config: RunConfig, text: Callable[[], str]) -> bool | None:
+    """Whether the text of `config` is that of one of the prepared sets; None if the text is missing. `text` is as for
+    `is_outdated`."""
     content = text_content(config.data)
-    if content is None or content in {data.corpus for data in written}:
-        return content is not None
-    return _text_of(config, run) in {data.text for data in written}
+    if content is None:
+        return None
+    return content in {data.corpus for data in prepared} or text() in {data.text for data in prepared}
 
 
 def _text_of(config: RunConfig, run: RunDirectory) -> str:
@@ -282,9 +283,11 @@ def _text_of(config: RunConfig, run: RunDirectory) -> str:
         return content_hash([(chunk.source, chunk.crc32) for chunk in chunks])
 
 
-def _prepare(config: RunConfig, run: RunDirectory, lengths: Sequence[int]) -> Iterator[PreparedData]:
+def _prepare(
+    config: RunConfig, run: RunDirectory, lengths: Sequence[int], text: Callable[[], str]
+) -> Iterator[PreparedData]:
     """Prepares the data sets of `lengths` together; yields each once it is finished and uploaded. Raises UsageError if
-    a run under way would get other text than at its start.
+    a run under way would get other text than at its start. `text` is as for `is_outdated`.
 
     New shards of a length that the run had before must have the hash in the run's manifest. The text must have the same
     hash as in the run's data sets of other lengths.
@@ -298,10 +301,9 @@ def _prepare(config: RunConfig, run: RunDirectory, lengths: Sequence[int]) -> It
         "or start a new run with another --workdir"
     )
     others = [data for data in map(PreparedData.unchecked, run.path.glob("data/*")) if data]
-    if run.under_way and others and not _is_text_of(others, config, run):
+    if run.under_way and others and not _has_text_of(others, config, text):
         raise other_text
     written = _written_shards(config, run, lengths) if run.under_way else {}
-    text = functools.cache(lambda: _text_of(config, run))
     copies = {length: _unpublished(length, config, run, text) for length in lengths}
     recipes = {run.data(length): _recipe(config, run, length) for length in lengths if not copies[length]}
     prepared = prepare(open_text(config, run), recipes, config.preparation) if recipes else iter(())

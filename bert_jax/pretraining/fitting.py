@@ -31,7 +31,7 @@ from bert_jax.run.hosts import of_first, wait_for_all
 from bert_jax.run.opened_models import OpenedModels
 from bert_jax.run.run_directory import RunDirectory
 from bert_jax.run.trained_model import TrainedModel
-from bert_jax.system.errors import Setting, UsageError, command_line
+from bert_jax.system.errors import Setting, UsageError, command_line, is_out_of_memory
 from bert_jax.system.figures import three_digits
 from bert_jax.system.progress import say
 from bert_jax.text.tokenizer import Tokenizer
@@ -362,7 +362,7 @@ def _row_seconds_in_memory(config: RunConfig, vocabulary_size: int, batch_size: 
     try:
         return _row_seconds(config, vocabulary_size, batch_size)
     except jax.errors.JaxRuntimeError as error:
-        if "RESOURCE_EXHAUSTED" not in str(error) or jax.process_count() > 1:  # the other processes would wait
+        if not is_out_of_memory(error) or jax.process_count() > 1:  # the other processes would wait
             raise
         say(f"no memory for batches of {batch_size} rows")
         return None

@@ -12,10 +12,9 @@ from bert_jax.config.run import RunConfig
 from bert_jax.instances.instances import UNTAGGED
 from bert_jax.layout import MASKABLE, WORD_START
 from bert_jax.model.sharding import make_mesh
-from bert_jax.pretraining.dataset import prepared_for, treebanks_of
 from bert_jax.pretraining.masking import Masked, divide_sequences
-from bert_jax.pretraining.objective import PretrainingTargets, pretraining_trainer
-from bert_jax.pretraining.pretrain import training_source
+from bert_jax.pretraining.objective import PretrainingTargets
+from bert_jax.pretraining.pretrain import prepared_phase
 from bert_jax.run.run_directory import RunDirectory
 from bert_jax.system.errors import UsageError
 from bert_jax.text.tokenizer import Tokenizer
@@ -176,12 +175,8 @@ def training_step(run: RunDirectory, step: int) -> TrainingStep:
         raise UsageError(f"step {step} is none of the run's {config.steps:,}; choose one from 1 to there")
     number = config.phase_of(step)
     phase, steps = config.phases[number], config.steps_of(number)
-    prepared = prepared_for(config, run, phase.length)
-    tokenizer = run.files.tokenizer
     mesh = make_mesh(MeshConfig(), jax.local_devices()[:1])  # one device, so that any batch can be divided
-    trainer = pretraining_trainer(config, mesh, tokenizer.vocabulary)
-    treebank = treebanks_of(config, tokenizer).get(phase.length)
-    source = training_source(trainer, number, prepared, treebank)
+    trainer, source, tokenizer = prepared_phase(config, run, number, mesh)
     batch = jax.device_put(source[step - 1 - steps.start])
     keys = example_keys(config.seed, "targets", number, batch.ordinal)
     targets = trainer.objective.targets(batch, keys, Moment.of(number, steps, step - 1))

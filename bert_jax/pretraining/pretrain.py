@@ -17,7 +17,7 @@ from bert_jax.model.bert import TEACHER, Parameters, split_teacher
 from bert_jax.model.embeddings import vocabulary_size
 from bert_jax.model.kernels.attention_forms import check_attention
 from bert_jax.model.sharding import batch_sharding, check_batch_size, local_rows, make_mesh
-from bert_jax.pretraining.dataset import Data, Inputs, check_preparation, prepare_data
+from bert_jax.pretraining.dataset import Data, Inputs, check_preparation, prepare_data, prepared_for, treebanks_of
 from bert_jax.pretraining.evaluation import MEAN_COSINE, HeldOut, held_out_sequences, measurements
 from bert_jax.pretraining.fitting import fitted, harm_of, harms
 from bert_jax.pretraining.initial import initial_parameters, open_initial, with_spelling
@@ -31,11 +31,12 @@ from bert_jax.run.host_settings import check_same_settings
 from bert_jax.run.hosts import check_connected, first_alone
 from bert_jax.run.metrics import OnMeasured, read_metrics
 from bert_jax.run.opened_models import OpenedModels
-from bert_jax.run.python_input import check_call, write_texts
+from bert_jax.run.python_input import beginning_with, check_call, write_texts
 from bert_jax.run.results import Results
 from bert_jax.run.run_directory import RunDirectory
 from bert_jax.system.errors import Setting, UsageError, command_line, quoted
 from bert_jax.system.progress import say, warn
+from bert_jax.text.tokenizer import Tokenizer
 from bert_jax.training.compiled_programs import keep_compiled_programs
 from bert_jax.training.devices import check_room
 from bert_jax.training.input import BatchSource, MixedOrder, Order, ShuffledOrder, TaggedOrder
@@ -78,8 +79,7 @@ def pretrain(
     the run is stopped. Once the cause is removed, the same call resumes the run.
     """
     check_call("pretrain", config, RunConfig, on_measured)
-    if init is not None:
-        config = config.replace(init=os.fspath(init))
+    config = beginning_with(config, init)
     check_connected(config.hosts)
     with contextlib.closing(RunDirectory.of(workdir)) as run:
         if source is not None:
@@ -177,6 +177,17 @@ def plan_pretraining(
     for number, phase in enumerate(config.phases):
         check_room(trainer.objective.memory(phase, mesh), phase, mesh, f"--phases.{number}.batch-size")
     return PretrainingPlan(config, mesh, inputs, trainer)
+
+
+def prepared_phase(
+    config: RunConfig, run: RunDirectory, number: int, mesh: Mesh
+) -> tuple[PretrainingTrainer, BatchSource, Tokenizer]:
+    """The trainer of a prepared run, the batches of its phase number `number`, and the run's tokenizer. Raises
+    UsageError if the data of this phase aren't prepared."""
+    prepared, tokenizer = prepared_for(config, run, config.phases[number].length), run.files.tokenizer
+    trainer = pretraining_trainer(config, mesh, tokenizer.vocabulary)
+    treebank = treebanks_of(config, tokenizer).get(prepared.length)
+    return trainer, training_source(trainer, number, prepared, treebank), tokenizer
 
 
 def training_source(

@@ -50,7 +50,6 @@ def make_tokenizer(
     tokenizer of the `initial` model does. Raises UsageError if the text can't give a vocabulary."""
     if run.under_way:
         return run.files.tokenizer
-    marker = run.tokenizer / "origin.json"
     origin = {
         "vocabulary": config.vocabulary.model_dump(mode="json"),
         "data": config.data.model_dump(mode="json"),
@@ -61,7 +60,7 @@ def make_tokenizer(
         origin["teacher"] = config.teacher
     if config.model.class_token != "first":  # a vocabulary without this key is BERT's
         origin["class_token"] = config.model.class_token
-    if _is_current(origin, marker):
+    if _is_current(origin, run.tokenizer_origin):
         damage = run.manifest.damage(run.tokenizer)
         if not damage:
             run.manifest.note(run.tokenizer)
@@ -137,10 +136,10 @@ def _foreign_folder(settings: VocabularyConfig) -> Path | None:
     return None if directory and "kind" in read_object(directory / TOKENIZER_CONFIG) else fetched(path)
 
 
-def _is_current(origin: dict[str, Any], marker: Place) -> bool:
+def _is_current(origin: dict[str, Any], written: Place) -> bool:
     """Whether the saved tokenizer was made with these settings and this text, if the text is on this machine."""
     try:
-        before = read_object(marker)
+        before = read_object(written)
     except (OSError, ValueError):
         return False
     return before == origin | {"read": origin["read"] or before.get("read")}

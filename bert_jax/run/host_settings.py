@@ -6,7 +6,7 @@ import jax
 
 from bert_jax.config.settings import Settings
 from bert_jax.run.hosts import fails_together, text_of_first, wait_for_all
-from bert_jax.run.recorded_config import described
+from bert_jax.run.recorded_config import described, differences
 from bert_jax.system.errors import UsageError
 from bert_jax.system.version import __version__
 
@@ -32,8 +32,6 @@ def _difference(first: str, mine: str) -> str | None:
     (their_version, theirs), (version, ours) = json.loads(first), json.loads(mine)
     if version != their_version:
         return f"this host has bert_jax {version}, and the first host of this run {their_version}; install one of them"
-    names = dict.fromkeys([*theirs, *ours])
-    changes = [(name, theirs.get(name), ours.get(name)) for name in names if theirs.get(name) != ours.get(name)]
-    if not changes:
+    if not (changes := differences(theirs, ours)):
         return None
     return f"this host has other settings than the first host of this run: {described(changes)}; {_REMEDY}"

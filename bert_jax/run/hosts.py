@@ -13,7 +13,7 @@ from jaxtyping import PyTree
 from orbax.checkpoint import multihost
 
 from bert_jax.config.operation import HostsConfig
-from bert_jax.system.errors import BertJaxError, HostLost, RunError, Setting, UsageError, first_line
+from bert_jax.system.errors import BertJaxError, HostLost, RunError, Setting, UsageError, first_line, is_out_of_memory
 from bert_jax.system.journal import here
 from bert_jax.system.machine import in_slurm_step
 from bert_jax.system.progress import keep_quiet, say
@@ -152,7 +152,7 @@ def ending_together() -> Iterator[None]:
     try:
         yield
     except jax.errors.JaxRuntimeError as error:
-        if jax.process_count() == 1 or "RESOURCE_EXHAUSTED" in str(error):
+        if jax.process_count() == 1 or is_out_of_memory(error):
             raise
         raise HostLost(first_line(error), here.text) from None
     except BertJaxError:

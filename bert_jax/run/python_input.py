@@ -5,8 +5,9 @@ A training reads files alone, so a run of a Python program is continued, verifie
 
 import contextlib
 import json
+import os
 from collections.abc import Iterable, Iterator, Mapping
-from typing import Any
+from typing import Any, TypeVar
 
 from bert_jax.config.settings import Settings
 from bert_jax.records.python_values import ROW_FILES, TaskRows, Texts, python_rows, python_texts
@@ -17,6 +18,7 @@ from bert_jax.system.copies import local_path
 from bert_jax.system.errors import UsageError, disk_explained, quoted
 from bert_jax.system.files import open_binary, refuse_links, remove_temporary, replacing
 
+_Config = TypeVar("_Config", bound=Settings)
 _SAME_BYTES = 1 << 20
 """Bytes of two files that are compared at once."""
 
@@ -31,6 +33,11 @@ def check_call(use: str, config: object, expected: type[Settings], on_measured: 
         raise UsageError(f"{use} takes a {expected.__name__} and got {given}; give {remedy}")
     if on_measured is not None and not callable(on_measured):
         raise UsageError(f"on_measured={quoted(on_measured)} is no function; give one of (step, split, values)")
+
+
+def beginning_with(config: _Config, init: str | os.PathLike[str] | None) -> _Config:
+    """`config` with the setting `init`; None leaves it as it is. Raises UsageError for a value of another type."""
+    return config if init is None else config.replace(init=os.fspath(init) if isinstance(init, os.PathLike) else init)
 
 
 def write_texts(run: RunDirectory, texts: Texts) -> str:

@@ -2,10 +2,9 @@
 
 import json
 import operator
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 
 from bert_jax.config.data import DataConfig
-from bert_jax.config.settings import Settings
 from bert_jax.config.training import TrainingConfig
 from bert_jax.run.run_manifest import RunManifest
 from bert_jax.system.bucket import Place, place_of, scheme_of
@@ -73,9 +72,8 @@ def is_elsewhere(place: str, is_model: bool = False) -> bool:
     return is_model and not place_of(place).exists()
 
 
-def differences(first: Settings, second: Settings) -> list[tuple[str, object, object]]:
-    """Dotted name and both values of every setting that differs."""
-    old, new = first.flat(), second.flat()
+def differences(old: Mapping[str, object], new: Mapping[str, object]) -> list[tuple[str, object, object]]:
+    """Dotted name and both values of every setting that differs; the settings are as `Settings.flat` gives them."""
     names = dict.fromkeys([*old, *new])
     return [(name, old.get(name), new.get(name)) for name in names if old.get(name) != new.get(name)]
 

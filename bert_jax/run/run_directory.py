@@ -28,14 +28,12 @@ from bert_jax.system.journal import JOURNAL_FILE, open_journal
 from bert_jax.system.json_file import JsonObject, read_object
 from bert_jax.system.progress import say, warn
 from bert_jax.system.reading import Reading
-from bert_jax.text.tokenizer import Tokenizer
+from bert_jax.text.tokenizer import TOKENIZER_ORIGIN, Tokenizer
 
 _BEFORE_CONFIG = re.compile(r"manifest\.json|\.lock|\.owner|events\.jsonl|\..*\.tmp")
 """Names of the files and directories that a run may write before its config.json."""
 _PREPARED = re.compile(r"length-\d+|curation|python-\w+\.jsonl|\..*\.tmp")
 """Names of the directories in a run's data/."""
-_ORIGIN = "origin.json"
-"""File in a run's tokenizer/ with the settings and text that the tokenizer was made from."""
 
 
 class RunDirectory:
@@ -50,6 +48,7 @@ class RunDirectory:
         check_name(self.path)
         self.config_file = self.path / "config.json"
         self.tokenizer = self.path / "tokenizer"
+        self.tokenizer_origin = self.tokenizer / TOKENIZER_ORIGIN
         self.curation = self.path / "data" / "curation"
         self.checkpoints = self.path / "checkpoints"
         self.metrics_file = self.path / "metrics.jsonl"
@@ -122,7 +121,7 @@ class RunDirectory:
         remove_directory(self.tokenizer)  # a tokenizer of another kind has files of other names
         tokenizer.save(self.tokenizer)
         if origin is not None:
-            write_json(self.tokenizer / _ORIGIN, origin)
+            write_json(self.tokenizer_origin, origin)
         self.manifest.note(self.tokenizer)
         self.files = RunFiles(self.path)
 
@@ -247,9 +246,8 @@ class RunDirectory:
         if type(before) is not type(config):
             raise UsageError(f"{self.path} is a run that was {before.TRAINED}; choose another --workdir")
         identity = {*config.IDENTITY, *config.compared_from_start}
-        changed = [
-            change for change in differences(before, config) if {change[0], change[0].partition(".")[0]} & identity
-        ]
+        changes = differences(before.flat(), config.flat())
+        changed = [change for change in changes if {change[0], change[0].partition(".")[0]} & identity]
         may_change = "phases" if same_until(self.newest_step or 0, before.phases, config.phases) else None
         replanned = [change for change in changed if change[0].partition(".")[0] == may_change]
         if refused := [change for change in changed if change not in replanned]:
@@ -299,7 +297,7 @@ def _precedes_config(child: Place) -> bool:
     """Whether a file or directory of a run may exist before its config.json: the run was killed before it was written,
     or only the tokenizer and the prepared data were copied."""
     if child.name == "tokenizer" and child.is_dir():
-        return (child / _ORIGIN).is_file() or not any(child.iterdir())
+        return (child / TOKENIZER_ORIGIN).is_file() or not any(child.iterdir())
     if child.name == "data" and child.is_dir():
         return all(_PREPARED.fullmatch(prepared.name) for prepared in child.iterdir())
     return bool(_BEFORE_CONFIG.fullmatch(child.name))

@@ -117,7 +117,7 @@ class RunFiles:
         ours, theirs = self.config, checkpoint.config
         if type(ours) is not type(theirs):
             return "it is of a run of another kind"
-        for name, here, there in differences(ours, theirs):
+        for name, here, there in differences(ours.flat(), theirs.flat()):
             if name.partition(".")[0] in set(ours.IDENTITY) - {"phases"}:
                 return f"it is of another run, in which {name} is {json.dumps(there)} and not {json.dumps(here)}"
         if self._tokenizer_contents == checkpoint._tokenizer_contents:  # parsing takes longer than comparing

@@ -11,6 +11,7 @@ from pydantic import Field
 from bert_jax.system.bucket import Place
 from bert_jax.system.files import FileSum, files_below, sync, write_json
 from bert_jax.system.progress import warn
+from bert_jax.system.reading import READINGS_FILE
 from bert_jax.system.sealed import Sealed, file_damage
 
 MANIFEST = "manifest.json"
@@ -113,7 +114,7 @@ class RunManifest:
             "config.json",
             "tokenizer/*",
             "results.json",
-            "reading.json",
+            READINGS_FILE,
             f"checkpoints/{CHECKPOINT_NAMES}/{MANIFEST}",
         ):
             yield from sorted(self._name(path) for path in self.run.glob(pattern) if path.is_file())

@@ -20,7 +20,7 @@ from bert_jax.run.checkpoint_choice import raising_if_deleted
 from bert_jax.run.state import TrainState, saved_item, sum_of_bits_on_host
 from bert_jax.system.bucket import Place, in_bucket, is_trained_in, object_name
 from bert_jax.system.copies import fetched
-from bert_jax.system.errors import BertJaxError, RunError, UsageError, failure_reason
+from bert_jax.system.errors import BertJaxError, RunError, UsageError, failure_reason, is_out_of_memory
 from bert_jax.system.json_file import Shape, as_shape, parse_object, read_object
 
 _METADATA = ("_METADATA", "_CHECKPOINT_METADATA", "_sharding")
@@ -159,7 +159,7 @@ def by_orbax(path: Place) -> Iterator[Place]:
     except (BertJaxError, MemoryError):
         raise
     except Exception as error:  # ValueError, KeyError, OSError, and errors of C++ libraries
-        if "RESOURCE_EXHAUSTED" in str(error):  # the devices' memory
+        if is_out_of_memory(error):
             raise
         reason = failure_reason(error)
         raise RunError(

@@ -20,6 +20,8 @@ _PASSWORD = re.compile(r"(?<=://)[^/@\s]*:[^/@\s]*(?=@)|(?<=http://)[^/@\s]+(?=@
 """Pattern of USER:PASSWORD in a URL, or of a token in that place of a web address."""
 _TOKEN = re.compile(r"(?<=[?&])((?:sig|signature|token|access_token|password|X-Amz-Signature)=)[^&\s]+", re.IGNORECASE)
 """Pattern of a secret in the query of a URL, such as the signature of Azure's links."""
+_OUT_OF_MEMORY = "RESOURCE_EXHAUSTED"
+"""The status of XLA that says that a device has no memory left."""
 _MOST_CHARACTERS = 60
 """Maximum characters of a value in an error message."""
 _MOST_NAMES, _LONGEST_REASON = 10, 200
@@ -118,6 +120,11 @@ def command_line(*words: object) -> str:
 def without_passwords(text: str) -> str:
     """`text` with *** in place of the user, the password and secrets in the query of each URL."""
     return _TOKEN.sub(r"\1***", _PASSWORD.sub("***", text))
+
+
+def is_out_of_memory(error: object) -> bool:
+    """Whether an error of JAX, or its message, says that a device has no memory left."""
+    return _OUT_OF_MEMORY in str(error)
 
 
 class BertJaxError(Exception):

@@ -14,7 +14,10 @@ from bert_jax.text.tokenizer_json import pipeline_of_merges, read_json
 from bert_jax.text.vocabulary import Content, Vocabulary, content_of
 from bert_jax.text.wordpiece import WordPieceSettings, WordPieceTokenizer
 
-__all__ = ["Tokenizer", "load_tokenizer", "read_vocabulary_file", "tokenizer_directory"]
+__all__ = ["TOKENIZER_ORIGIN", "Tokenizer", "load_tokenizer", "read_vocabulary_file", "tokenizer_directory"]
+
+TOKENIZER_ORIGIN = "origin.json"
+"""File in the directory of a run's tokenizer with the settings and the hash of the text that it was made from."""
 
 
 def load_tokenizer(path: str | os.PathLike, lowercase: bool = True, strip_accents: Accents | None = None) -> Tokenizer:

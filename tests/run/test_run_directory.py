@@ -141,8 +141,8 @@ def test_a_damaged_config_is_one_line_with_the_remedy(tmp_path, content, reason)
 
 def test_differences_are_named_down_to_the_field():
     other = RunConfig(phases=(RunConfig().phases[0],), data={"held_out": 0.2})
-    assert ("data.held_out", 0.01, 0.2) in differences(RunConfig(), other)
-    assert ("phases.1.steps", 100_000, None) in differences(RunConfig(), other)
+    assert ("data.held_out", 0.01, 0.2) in differences(RunConfig().flat(), other.flat())
+    assert ("phases.1.steps", 100_000, None) in differences(RunConfig().flat(), other.flat())
 
 
 @pytest.mark.parametrize(

@@ -36,6 +36,10 @@ def test_values_without_a_repr_are_shown_by_their_type():
     assert listed([10**5000]) == "<int>"
 
 
+def test_sixty_characters_of_a_text_are_quoted():
+    assert quoted("d" * 60) == f"'{'d' * 60}'" and quoted("d" * 61) == f"'{'d' * 60}'..."
+
+
 OF_GIT = '{"url": "https://host/bert_jax.git", "vcs_info": {"vcs": "git", "commit_id": "ab"}}'
 
 

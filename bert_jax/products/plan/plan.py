@@ -23,7 +23,7 @@ from bert_jax.products.plan.account import (
 )
 from bert_jax.products.plan.program import Program
 from bert_jax.products.plan.topology import Topology, can_compile, topology_devices
-from bert_jax.system.errors import RunError, install_extra
+from bert_jax.system.errors import RunError, install_extra, is_out_of_memory
 from bert_jax.system.figures import gib
 from bert_jax.system.progress import duration, say
 from bert_jax.training.devices import with_even_batches
@@ -153,7 +153,7 @@ def refusal(message: str) -> int | None:
 
     Raises RunError if the compiler failed for another reason than memory.
     """
-    if "RESOURCE_EXHAUSTED" not in message:
+    if not is_out_of_memory(message):
         raise RunError(f"the TPU's compiler failed: {message.splitlines()[0]}")
     for pattern in _REFUSALS:
         if match := re.search(pattern, message):

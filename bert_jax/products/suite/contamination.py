@@ -10,7 +10,6 @@ from jaxtyping import Bool, Int, UInt64
 from bert_jax.config.run import RunConfig
 from bert_jax.instances.prepared_data import TRAIN
 from bert_jax.instances.shards import InstanceSource
-from bert_jax.interchange.model_folder import published_folder
 from bert_jax.pretraining.dataset import prepared_for
 from bert_jax.records.signatures import words_of
 from bert_jax.run.recorded_config import is_elsewhere
@@ -100,7 +99,7 @@ def pretrainings(path: Place) -> Iterator[tuple[RunConfig, RunDirectory]]:
     while path not in seen:
         seen.add(path)
         run = RunDirectory(path.parent.parent if is_checkpoint(path) else path)
-        if published_folder(run.path) or run.files.origin:
+        if run.files.published or run.files.origin:
             raise UsageError(f"{run.path} is a model of another program, whose text isn't here")
         config = run.files.config
         if isinstance(config, RunConfig):
@@ -110,7 +109,7 @@ def pretrainings(path: Place) -> Iterator[tuple[RunConfig, RunDirectory]]:
         if config.init is None:
             return
         if is_elsewhere(config.init, is_model=True):
-            raise UsageError(f"{run} began with {config.init}, which isn't on this machine")
+            raise UsageError(f"{run.path} began with {config.init}, which isn't on this machine")
         path = place_of(config.init)
 
 

@@ -211,7 +211,7 @@ def test_why_nothing_can_be_told(tiny_config, tiny_run, tiny_copy, tmp_path):
         tiny_copy.path: "no prepared data of length 32",
         hub: "a model of another program, whose text isn't here",
         imported: "a model of another program, whose text isn't here",
-        paths["from_hub"]: "began with bert-base-uncased, which isn't on this machine",
+        paths["from_hub"]: f"{paths['from_hub']} began with bert-base-uncased, which isn't on this machine",
         paths["of_imported"]: "imported is a model of another program",
         paths["random"]: "began with random parameters and saw no text but its rows",
         tmp_path / "nothing": "there is nothing at",
