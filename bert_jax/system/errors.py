@@ -20,7 +20,7 @@ _PASSWORD = re.compile(r"(?<=://)[^/@\s]*:[^/@\s]*(?=@)|(?<=http://)[^/@\s]+(?=@
 """Pattern of USER:PASSWORD in a URL, or of a token in that place of a web address."""
 _TOKEN = re.compile(r"(?<=[?&])((?:sig|signature|token|access_token|password|X-Amz-Signature)=)[^&\s]+", re.IGNORECASE)
 """Pattern of a secret in the query of a URL, such as the signature of Azure's links."""
-_OUT_OF_MEMORY = "RESOURCE_EXHAUSTED"
+OUT_OF_MEMORY = "RESOURCE_EXHAUSTED"
 """The status of XLA that says that a device has no memory left."""
 _MOST_CHARACTERS = 60
 """Maximum characters of a value in an error message."""
@@ -124,7 +124,7 @@ def without_passwords(text: str) -> str:
 
 def is_out_of_memory(error: object) -> bool:
     """Whether an error of JAX, or its message, says that a device has no memory left."""
-    return _OUT_OF_MEMORY in str(error)
+    return OUT_OF_MEMORY in str(error)
 
 
 class BertJaxError(Exception):

@@ -20,7 +20,7 @@ from bert_jax.run.results import Results
 from bert_jax.run.run_directory import RunDirectory
 from bert_jax.run.state import TrainState
 from bert_jax.run.tracking import open_trackers
-from bert_jax.system.errors import BertJaxError, Interrupted, RunError, is_out_of_memory
+from bert_jax.system.errors import OUT_OF_MEMORY, BertJaxError, Interrupted, RunError, is_out_of_memory
 from bert_jax.system.journal import JOURNAL_FILE, here, note, open_journal
 from bert_jax.system.progress import say, stage, tell, warn
 from bert_jax.training.devices import LESS_MEMORY, peak_flops
@@ -51,7 +51,7 @@ def _failures_noted() -> Iterator[None]:
         note("failed", str(error))
         if not is_out_of_memory(error):
             raise
-        reason = str(error).partition("\n")[0].removeprefix("RESOURCE_EXHAUSTED: ").rstrip(".")
+        reason = str(error).partition("\n")[0].removeprefix(f"{OUT_OF_MEMORY}: ").rstrip(".")
         raise RunError(f"no memory is left for {here.text} ({reason}); {LESS_MEMORY}") from None
     except Exception as error:
         note("failed", str(error) if isinstance(error, BertJaxError) else f"{type(error).__name__}: {error}")
