@@ -117,9 +117,10 @@ class Job(NamedTuple):
             say(f"{found[0]}: {found[1]}; it is measured again, and what was there is damaged-{found[0].name}")
         self.finished.pop(self.path, None)
         for folder in (self.file.parent, self.path.parent):
-            if not folder.is_dir() and os.path.lexists(folder):
-                raise RunError(f"{folder} is no folder; move it away, and give the same command again")
-            folder.mkdir(exist_ok=True)
+            try:
+                folder.mkdir(exist_ok=True)  # no check before it: another thread may make the folder
+            except FileExistsError:
+                raise RunError(f"{folder} is no folder; move it away, and give the same command again") from None
         began = time.monotonic()
         figures = self.work()
         figures = figures | {_SECONDS: round(time.monotonic() - began, 1)}

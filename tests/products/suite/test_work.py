@@ -5,12 +5,14 @@ import json
 import operator
 import os
 import threading
+from concurrent.futures import ThreadPoolExecutor
 from unittest.mock import Mock
 
 import pytest
 from suite_cases import TASK_TEXT
 
 from bert_jax.products.suite import job, measuring
+from bert_jax.products.suite.job import Job
 from bert_jax.products.suite.suite_file import read_suite
 from bert_jax.products.suite.summary import Summary
 from bert_jax.products.suite.verdict_sentences import verdict_sentences
@@ -278,6 +280,26 @@ def test_runs_at_once_share_the_cores(stand_ins):
     assert os.sched_getaffinity(0) == set(cores)  # of the thread that asked for them
     with pytest.raises(UsageError, match=f"--at-once 0: this process may use {len(cores)} cores"):
         stand_ins.run(RECIPES, at_once=0)
+
+
+def test_jobs_at_once_make_their_folder(tmp_path):
+    """Without a lock: asking whether it exists before making it failed about once in five trials."""
+    together = threading.Barrier(4)
+
+    def finish(path):
+        job = Job("one", "labels", {}, 0, path, lambda: {"score": 0.5}, {})
+        together.wait(timeout=60)
+        job.finish()
+        return job.measured
+
+    for trial in map(str, range(50)):
+        (tmp_path / trial).mkdir()
+        paths = [tmp_path / trial / "figures" / f"{number}.json" for number in range(4)]
+        with ThreadPoolExecutor(4) as pool:
+            assert [*pool.map(finish, paths)] == 4 * [{"score": 0.5}]
+    (tmp_path / "figures").touch()
+    with pytest.raises(RunError, match="figures is no folder; move it away, and give the same command again"):
+        Job("one", "labels", {}, 0, tmp_path / "figures" / "0.json", dict, {}).finish()
 
 
 def test_failed_runs_are_told_and_the_others_go_on(stand_ins):
