@@ -13,8 +13,24 @@ cd "$(dirname "$0")/.."
 usage launch/test.sh "$@"
 
 case " $* " in
-  *" --tier full "* | *" --tier slow "* | *" --tier=full "* | *" --tier=slow "*) install full ;;
-  *) install test ;;
+  *" --tier full "* | *" --tier slow "* | *" --tier=full "* | *" --tier=slow "*)
+    install full
+    files=($(find tests -name 'test_*.py' | LC_ALL=C sort))
+    ;;
+  *)
+    install test
+    files=()
+    ;;
 esac
-# A process of tests that dies ends the run: pytest-xdist 3.8 may wait for ever where one is replaced (its issue 1378).
-exec "$VENV/bin/python" -m pytest --dist loadfile --no-loadscope-reorder --max-worker-restart 0 "$@"
+for word in "$@"; do # the caller chooses files
+  if [ -e "${word%%::*}" ]; then files=(); fi
+done
+# Runs pytest. A process of tests that dies ends the run: pytest-xdist 3.8 may wait for ever where one is replaced (its
+# issue 1378).
+run_tests() { "$VENV/bin/python" -m pytest --dist loadfile --no-loadscope-reorder --max-worker-restart 0 "$@"; }
+# All files in three runs, the first that fails is the last: libraries keep about 30 MB for each minute of tests.
+per_run=$(((${#files[@]} + 2) / 3))
+for ((first = 0; first < ${#files[@]}; first += per_run)); do
+  run_tests "$@" "${files[@]:first:per_run}"
+done
+if [ ${#files[@]} = 0 ]; then run_tests "$@"; fi
