@@ -10,8 +10,8 @@ from bert_jax.cli.flags import Positional
 
 class Doctor(JsonArguments):
     """Look at a spread sample of a text, in a minute whatever its size: languages, faults, sequences, padding, pieces,
-    the time of preparation and training, the roads to a model, best first, and what to change, as flags of bert-jax
-    pretrain.
+    the time of preparation and training, the approaches for this text, best first, and what to change, as flags of
+    bert-jax pretrain.
     """
 
     LINE = "bert-jax doctor"
@@ -23,13 +23,13 @@ class Doctor(JsonArguments):
     """The training that the text is for: a name from bert-jax configs, a Python file, or a run."""
     models: tuple[str, ...] = ()
     """Models that could be fine-tuned as they are, or adapted to the text before: runs, checkpoints, Hugging Face or
-    sentence-transformers directories, or names of models on the hub. Each adds two or three roads to those from
+    sentence-transformers directories, or names of models on the hub. Each adds two or three approaches to those from
     scratch."""
     tags: str | None = None
-    """A treebank of the language in CoNLL-U, from which a model from scratch could also learn; adds a road."""
+    """A treebank of the language in CoNLL-U, from which a model from scratch could also learn; adds an approach."""
     minutes: Annotated[float, Field(gt=0.0)] | None = None
-    """Minutes that a pretraining may take on this machine; the roads are ordered for this budget, and their commands
-    contain it. Without it: ordered for a small budget, up to about an hour of two cores."""
+    """Minutes that a pretraining may take on this machine; the approaches are ordered for this budget, and their
+    commands contain it. Without it: ordered for a small budget, up to about an hour of two cores."""
     language: tuple[str, ...] = ()
     """Language of the text, as a code or an English name: one, or one for each source. Without it: the first language
     of the config."""

@@ -14,17 +14,17 @@ def test_the_doctor_prints_one_object(doctor):
     found = json.loads(doctor("--language", "de", "--json"))
     assert found["text"]["documents"] == 120 and found["languages"][0]["name"] == "en"
     assert found["changes"][0]["change"] == "--data.language en"
-    assert [road["rank"] for road in found["roads"]] == [1] and found["roads"][0]["estimate"]["hours"] > 0
+    assert [each["rank"] for each in found["approaches"]] == [1] and found["approaches"][0]["estimate"]["hours"] > 0
 
 
 @pytest.mark.long
-def test_the_doctor_prints_tables_and_names_roads_for_models_in_an_order(doctor, tiny_run, tmp_path):
+def test_the_doctor_prints_tables_and_orders_approaches_with_models(doctor, tiny_run, tmp_path):
     (tmp_path / "tags.conllu").touch()
     shown = doctor("--models", tiny_run.path, "--tags", tmp_path / "tags.conllu")
     for heading in ("Languages", "Sequences of the whole text", "Vocabularies", "Its time"):
         assert heading in shown
     lines = shown.splitlines()
-    start = next(number for number, line in enumerate(lines) if line.startswith("Roads to a model for this text"))
+    start = next(number for number, line in enumerate(lines) if line.startswith("Approaches for this text"))
     assert lines[start + 1].startswith(f"1. fine-tune {tiny_run.path} as it is, without adapting it: ")
     assert lines[start + 2] == "   no pretraining"
     assert lines[start + 3].startswith(f"   bert-jax finetune tags --init {tiny_run.path} --workdir RUN")

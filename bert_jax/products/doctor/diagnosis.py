@@ -17,7 +17,7 @@ from bert_jax.pretraining.sample_preparation import (
     common_vocabulary,
     prepare_sample,
 )
-from bert_jax.products.doctor.roads import Road, RoadFinder, open_models, print_roads
+from bert_jax.products.doctor.approaches import Approach, ApproachFinder, open_models, print_approaches
 from bert_jax.products.doctor.survey import Fault, Survey, TextShare
 from bert_jax.records.corpus import open_corpus
 from bert_jax.records.corpus_reading import reading_of_samples
@@ -123,7 +123,7 @@ class Diagnosis(SourceDiagnosis):
 
     training: Training
     hours: list[Estimate]
-    roads: list[Road] = []
+    approaches: list[Approach] = []
 
 
 class MixtureDiagnosis(Figures):
@@ -134,7 +134,7 @@ class MixtureDiagnosis(Figures):
     preparation: PreparationTime
     training: Training
     hours: list[Estimate]
-    roads: list[Road] = []
+    approaches: list[Approach] = []
     vocabulary_size: int | None
     """The size of the common vocabulary, if it isn't the one that the config asks for."""
 
@@ -146,25 +146,26 @@ def diagnose(
     tags: str | None = None,
     minutes: float | None = None,
 ) -> Diagnosis | MixtureDiagnosis:
-    """Examines the sources of `config`, and names roads to a model for them: one of `models` as it is or adapted, or
-    from scratch, also on the treebank `tags`. `minutes`: as in `RoadFinder.roads`. Raises UsageError if one of these
-    can't be read, or if there is no or too little text."""
+    """Examines the sources of `config`, and lists approaches for them: use one of `models` as it is, adapt it, or train
+    a model from scratch, also on the treebank `tags`. `minutes`: those that a pretraining may take on this machine;
+    None: a small budget. Raises UsageError if a model or the treebank can't be read, or if there is no or too little
+    text."""
     by_name = open_models(models, tags, opened)
     found, samples = _diagnosed(config, opened)
     sources = found.sources if isinstance(found, MixtureDiagnosis) else [found]
     languages, here = {*map(_language, sources)}, found.hours[0]
-    finder = RoadFinder(
+    finder = ApproachFinder(
         [document for sample in samples.values() for document in sample.documents],
         sum(source.text.words for source in sources),
         languages.pop() if len(languages) == 1 else None,
         config,
     )
     time_of_flop = Estimate(hours=(here.hours or 0.0) / found.training.flops, basis=here.basis)
-    return found.model_copy(update={"roads": finder.roads(by_name, tags, time_of_flop, minutes)})
+    return found.model_copy(update={"approaches": finder.approaches(by_name, tags, time_of_flop, minutes)})
 
 
 def _diagnosed(config: RunConfig, opened: OpenedModels) -> tuple[Diagnosis | MixtureDiagnosis, dict[str, SpreadSample]]:
-    """The diagnosis without roads, and the sample of each source."""
+    """The diagnosis without approaches, and the sample of each source."""
     corpus, names = open_corpus(config.data), config.data.source
     surveys = {name: Survey() for name in names}
     samples = {
@@ -312,7 +313,7 @@ _LEAST_SHOWN = 0.0005
 
 
 def print_diagnosis(found: Diagnosis | MixtureDiagnosis, changes: Sequence[Change]) -> None:
-    """Prints the tables of a diagnosis, the roads to a model, and the changes that are advised."""
+    """Prints the tables of a diagnosis, the approaches, and the changes that are advised."""
     if isinstance(found, MixtureDiagnosis):
         output.print(rows_table("The sources, estimated from samples", found.shares, _OF_SHARES))
         for source in found.sources:
@@ -326,7 +327,7 @@ def print_diagnosis(found: Diagnosis | MixtureDiagnosis, changes: Sequence[Chang
         rows_table("Its time", found.hours),
         sep="\n",
     )
-    print_roads(found.roads)
+    print_approaches(found.approaches)
     print_line("What to change" if changes else "Nothing to change was found.")
     for change in changes:
         print_line(f"- {change.reason}: {change.change}")

@@ -13,7 +13,7 @@ from bert_jax.run.trained_model import TrainedModel
 from bert_jax.system.errors import UsageError
 from bert_jax.system.progress import say
 
-ROADS = """
+SUITE = """
 source = "text:some"
 vocabulary = "own"
 [[models]]
@@ -70,42 +70,42 @@ SPLITS = {"train": ["tags.conllu"], "dev": ["dev.conllu"]}
 
 
 @pytest.fixture
-def roads(stand_ins):
+def with_rows(stand_ins):
     for name in ("tags.conllu", "dev.conllu"):
         (stand_ins.folder / name).write_text("1\thouse\t_\tNOUN" + "\t_" * 6 + "\n\n")
     return stand_ins
 
 
-def suite_of(roads, **changes):
-    return roads.suite(ROADS, models=("one", "two"), rows=SPLITS, **changes)
+def suite_of(with_rows, **changes):
+    return with_rows.suite(SUITE, models=("one", "two"), rows=SPLITS, **changes)
 
 
-def test_a_table_of_each_model_stands_for_one_table_a_model(roads):
-    suite = suite_of(roads)
+def test_a_table_of_each_model_stands_for_one_table_a_model(with_rows):
+    suite = suite_of(with_rows)
     names = ["scratch", "tagged", "one", "two", "new words, one", "new words, two"]
     assert [model.name for model in suite.models] == names
     recipe = suite.models[-1].recipe
-    assert recipe.init == str(roads.folder / "two") and recipe.vocabulary.exchange and recipe.vocabulary.size == 500
-    assert suite.models[1].recipe.objective.tags == str(roads.folder / "tags.conllu")
+    assert recipe.init == str(with_rows.folder / "two") and recipe.vocabulary.exchange and recipe.vocabulary.size == 500
+    assert suite.models[1].recipe.objective.tags == str(with_rows.folder / "tags.conllu")
     assert [task.name for task in suite.tasks] == ["tags"]
 
 
-def test_models_of_one_last_name_keep_their_paths(roads):
-    (roads.folder / "older").mkdir()
-    shutil.copytree(roads.folder / "one", roads.folder / "older" / "one")
-    suite = roads.suite(ROADS, models=("one", "older/one"), rows=SPLITS)
+def test_models_of_one_last_name_keep_their_paths(with_rows):
+    (with_rows.folder / "older").mkdir()
+    shutil.copytree(with_rows.folder / "one", with_rows.folder / "older" / "one")
+    suite = with_rows.suite(SUITE, models=("one", "older/one"), rows=SPLITS)
     assert [model.name for model in suite.models[2:4]] == ["one", "older/one"]
 
 
-def test_more_rows_than_tasks_are_refused(roads):
+def test_more_rows_than_tasks_are_refused(with_rows):
     with pytest.raises(UsageError, match="--task.train names 3 files, and there are 2 tasks"):
-        roads.suite(ROADS, models=("one",), rows={"train": ["a", "b", "c"]})
+        with_rows.suite(SUITE, models=("one",), rows={"train": ["a", "b", "c"]})
 
 
 @pytest.fixture
-def with_bits(roads, monkeypatch):
+def with_bits(with_rows, monkeypatch):
     """Pretrained stand-ins have bits per character, and began with a better model."""
-    called = roads.called
+    called = with_rows.called
     bits = {"bits_per_character": 1.5, "started_from": {"bits_per_character": 1.25}, "task": "pretraining"}
     ended = {"steps": 25, "planned_steps": 100, "stopped_early": True}
 
@@ -115,21 +115,21 @@ def with_bits(roads, monkeypatch):
             results.write_text(json.dumps(json.loads(results.read_text()) | bits | ended))
         return figures
 
-    monkeypatch.setattr(roads, "called", call_with_bits)
+    monkeypatch.setattr(with_rows, "called", call_with_bits)
 
 
-def test_recipes_with_vocabularies_of_their_own_are_compared_by_bits_a_character(roads, with_bits):
-    summary = roads.carried_out(suite_of(roads))
+def test_recipes_with_vocabularies_of_their_own_are_compared_by_bits_a_character(with_rows, with_bits):
+    summary = with_rows.carried_out(suite_of(with_rows))
     text = {row["model"]: row["score"] for row in summary.runs if row["task"] == "held-out text"}
     assert text == dict.fromkeys(("scratch", "tagged", "new words, one", "new words, two"), -1.5)
-    trained = {call.config.vocabulary.size for call in roads.given if call.name == "pretrain"}
-    assert len(trained) == 2 and not any(call.name == "prepare" for call in roads.given)
-    assert all(call.config.vocabulary.file is None for call in roads.given if call.name == "pretrain")
+    trained = {call.config.vocabulary.size for call in with_rows.given if call.name == "pretrain"}
+    assert len(trained) == 2 and not any(call.name == "prepare" for call in with_rows.given)
+    assert all(call.config.vocabulary.file is None for call in with_rows.given if call.name == "pretrain")
 
 
-def test_the_commands_that_use_and_export_the_best_models_are_named(roads, with_bits):
-    suite = suite_of(roads)
-    summary = roads.carried_out(suite)
+def test_the_commands_that_use_and_export_the_best_models_are_named(with_rows, with_bits):
+    suite = suite_of(with_rows)
+    summary = with_rows.carried_out(suite)
     pretrained = {(row["model"], row["seed"]): row["run"] for row in summary.pretrained}
     for task in suite.tuned:
         name = max(summary.cells[task.name], key=lambda name: summary.cells[task.name][name].mean)
@@ -143,16 +143,16 @@ def test_the_commands_that_use_and_export_the_best_models_are_named(roads, with_
     assert suite.tuned and any("bert-jax export" in text for _, text in verdict_sentences(summary))
 
 
-def test_a_recipe_that_is_worse_than_its_initial_model_is_named(roads, with_bits):
-    watched = ROADS.replace('"vocabulary.size" = 500', '"vocabulary.size" = 500, "evaluation.watch" = true')
+def test_a_recipe_that_is_worse_than_its_initial_model_is_named(with_rows, with_bits):
+    watched = SUITE.replace('"vocabulary.size" = 500', '"vocabulary.size" = 500, "evaluation.watch" = true')
     rows = {name: ["dev.conllu"] for name in ("train", "dev")}
-    summary = roads.run(f"budget.steps = 100\n{watched}", models=("one",), rows=rows)
+    summary = with_rows.run(f"budget.steps = 100\n{watched}", models=("one",), rows=rows)
     said = [text for _, text in verdict_sentences(summary)]
     worse = "pretraining: new words, one: The model is worse than the one that it began with: 1.250 bits per character "
     assert any(text.startswith(worse) for text in said)
     assert "pretraining: new words, one: It ended after 25 of 100 steps." in said
-    evaluated = {call.config.init: call.config.evaluation.every for call in roads.given if call.name == "pretrain"}
-    assert evaluated == {None: 100, str(roads.folder / "one"): 25}
+    evaluated = {call.config.init: call.config.evaluation.every for call in with_rows.given if call.name == "pretrain"}
+    assert evaluated == {None: 100, str(with_rows.folder / "one"): 25}
 
 
 def test_the_tokens_of_a_treebank_are_those_of_its_words(tmp_path):
@@ -168,7 +168,7 @@ def test_the_tokens_of_a_treebank_are_those_of_its_words(tmp_path):
 def test_a_model_of_several_tables_is_opened_once_and_its_lines_are_printed_once(
     tiny_run, corpus, tmp_path, monkeypatch, capsys
 ):
-    (tmp_path / "roads.toml").write_text(OF_EACH)
+    (tmp_path / "small.toml").write_text(OF_EACH)
     for name in ("tags.conllu", "dev.conllu"):
         (tmp_path / name).write_text("1\thouse\t_\tNOUN" + "\t_" * 6 + "\n\n")
     opened, opening = [], TrainedModel.open
@@ -179,7 +179,7 @@ def test_a_model_of_several_tables_is_opened_once_and_its_lines_are_printed_once
         return opening(files)
 
     monkeypatch.setattr(TrainedModel, "open", noted)
-    words = ["roads.toml", "--workdir", "W", "--models", str(tiny_run.path), "--source", f"text:{corpus}", "--dry-run"]
+    words = ["small.toml", "--workdir", "W", "--models", str(tiny_run.path), "--source", f"text:{corpus}", "--dry-run"]
     monkeypatch.chdir(tmp_path)
     assert run(["suite", *words]) == 0
     lines = capsys.readouterr().err.splitlines()

@@ -1,5 +1,5 @@
-"""Roads to a model for a text: fine-tune a trained model as it is; adapt it to the text first, with its own vocabulary
-or one of the text; or train a model from scratch. The thresholds below order the roads."""
+"""Approaches for a text: fine-tune a trained model as it is; adapt it to the text first, with its own vocabulary or one
+of the text; or train a model from scratch. The thresholds below order the approaches."""
 
 import contextlib
 import math
@@ -56,25 +56,25 @@ ADAPTED_UP_TO = {"language": math.inf, "script": math.inf, "neither": 0}
 its language, its script alone, or neither. Initial values, to be checked by the suite small_language."""
 
 UNADAPTED_UP_TO = 1e15
-"""FLOPs of pretraining up to which a model whose vocabulary spells the text is best fine-tuned as it is: about an hour
-of two cores. Three languages were measured with budgets of up to about 1e14, ten minutes of a core for each road
+"""FLOPs of pretraining up to which a model whose vocabulary fits the text is best fine-tuned as it is: about an hour of
+two cores. Three languages were measured with budgets of up to about 1e14, ten minutes of a core for each approach
 (MEASURED); larger ones were not."""
 MEASURED = (
     "multilingual-e5-small as it is tagged 92.9% of the words right in Maltese, 86.9% in Uyghur and 94.3% in Ancient "
     "Greek, and 92.0%, 86.9% and 93.4% after minutes of adaptation"
 )
-"""What the order for small budgets rests on (docs/experiments.md, "Roads to a model of a small language")."""
+"""What the order for small budgets rests on (docs/experiments.md, "Approaches for a small language")."""
 _TAGGING_RATE = "3e-4"
 """Peak learning rate with which the models of MEASURED were fine-tuned."""
 
 _ADAPT, _SCRATCH = "adapt", "scratch_small"
-"""The configs of the roads."""
+"""The configs of the approaches."""
 _TRAINING = Phase(steps=10_000, length=128, batch_size=32)
 """The training whose time and memory are compared."""
 _JUDGED_CHARACTERS = 2e6
 """Characters of the sample on which vocabularies are compared, about."""
 _BEFORE_SCRATCH, _FROM_SCRATCH, _AFTER_SCRATCH, _LAST = range(4)
-"""First part of a road's sort key."""
+"""First part of an approach's sort key."""
 _AS_IT_IS, _OWN, _OF_TEXT = "as it is", "own vocabulary", "vocabulary of the text"
 _ORDERS = {
     (True, True): (_AS_IT_IS, _OWN, _OF_TEXT),
@@ -82,7 +82,8 @@ _ORDERS = {
     (False, True): (_OWN, _OF_TEXT, _AS_IT_IS),
     (False, False): (_OF_TEXT, _OWN, _AS_IT_IS),
 }
-"""The roads of a model, best first, by whether the budget is small and whether the model's vocabulary fits the text."""
+"""The approaches with one model, best first, by whether the budget is small and whether the model's vocabulary fits the
+text."""
 _KNOWN = {"language": "the language", "script": "the script alone", "neither": "neither language nor script"}
 """What a model knows, in words."""
 _NOT_WRITTEN = "not advised, as its vocabulary lacks the script or characters of the text"
@@ -92,23 +93,23 @@ _LANGUAGES = re.compile(r"\A---\n(?:(?!---\n).*\n)*?language:(.*(?:\n\s*- .*)*)"
 """The languages in the front matter of a README.md, which is YAML."""
 
 
-class Road(Figures):
-    """A way to a model for the text."""
+class Approach(Figures):
+    """A way to get a model for the text."""
 
     rank: int
-    """1 for the best road."""
-    road: str
+    """1 for the best approach."""
+    description: str
     reason: str
     estimate: Estimate | None
-    """Time and memory of the same steps of pretraining for all roads; None for a road without pretraining."""
+    """Time and memory of the same steps of pretraining for all approaches; None for an approach without pretraining."""
     command: str
 
 
 class _Candidate(NamedTuple):
-    """A road that has no rank yet: roads are ordered by `key`."""
+    """An approach that has no rank yet: approaches are ordered by `key`."""
 
     key: tuple[float, ...]
-    road: str
+    description: str
     reason: str
     shape: ModelConfig | None
     """The model that is pretrained; None if none is."""
@@ -117,7 +118,7 @@ class _Candidate(NamedTuple):
 
 
 class _Budget(NamedTuple):
-    """The pretraining for which the roads are ordered."""
+    """The pretraining for which the approaches are ordered."""
 
     minutes: float | None
     """Minutes on this machine; None for a small budget."""
@@ -146,7 +147,7 @@ class _Suitability(NamedTuple):
     """What it knows, in words, with the figures."""
 
     def fits(self, budget: _Budget) -> bool:
-        """Whether its vocabulary spells the text well enough to be kept for this budget."""
+        """Whether its vocabulary splits the text well enough to be kept for this budget."""
         most_times = MOST_TIMES_UNADAPTED if budget.is_small else MOST_TIMES_PIECES
         return self.writes and self.times <= most_times and not self.merged
 
@@ -158,14 +159,14 @@ def open_models(names: Sequence[str], tags: str | None, opened: OpenedModels) ->
     return {name: opened.model(name) for name in names}
 
 
-class RoadFinder:
-    """Names the roads to a model for one text."""
+class ApproachFinder:
+    """Lists and orders the approaches for one text."""
 
     def __init__(self, documents: Sequence[Document], words: int, language: str | None, config: RunConfig):
         """`documents`: a sample. `words`: the number of words of the whole text. `language`: its code if it is known.
         `config`: the settings of the text. Its vocabulary isn't used: that of the text is trained with the settings of
         the config scratch_small, which the printed commands use."""
-        say("Comparing the roads to a model for the text")
+        say("Comparing the approaches for the text")
         config = config.replace(vocabulary=load_config(_SCRATCH, ScratchConfig).vocabulary)
         self._number, self._language, self._config = words, language, config
         characters = sum(len(line) for document in documents for line in document)
@@ -177,18 +178,18 @@ class RoadFinder:
         self._size, self._best = len(tokenizer.vocabulary), word_splits(tokenizer, self._words).pieces_a_word
         self._vocabulary = ("--vocabulary.size", self._size)
 
-    def roads(
+    def approaches(
         self,
         models: Mapping[str, TrainedModel],
         tags: str | None,
         time_of_flop: Estimate,
         minutes: float | None = None,
-    ) -> list[Road]:
-        """The best road first: up to three for each model, and one from scratch, or two if `tags` names a treebank.
+    ) -> list[Approach]:
+        """The best approach first: up to three for each model, and one from scratch, or two if `tags` names a treebank.
         `time_of_flop`: the time of one FLOP on this machine. `minutes`: those that a pretraining may take on this
         machine; None: a small budget, up to UNADAPTED_UP_TO."""
         budget = _Budget(minutes, 60 * UNADAPTED_UP_TO * (time_of_flop.hours or 0.0))
-        found = [road for name, model in models.items() for road in self._of_model(name, model, tags, budget)]
+        found = [approach for name, model in models.items() for approach in self._of_model(name, model, tags, budget)]
         found += self._from_scratch(tags)
         data = self._config.data
         languages = [self._language] if self._language else data.languages if len(set(data.languages)) > 1 else []
@@ -199,9 +200,9 @@ class RoadFinder:
         given += ["--data.layout", data.layout] if data.layout != DataConfig().layout else []
         given += [] if minutes is None else ["--minutes", f"{minutes:g}"]
         return [
-            Road(
+            Approach(
                 rank=rank,
-                road=each.road,
+                description=each.description,
                 reason=each.reason,
                 estimate=self._estimate(each.shape, time_of_flop) if each.shape else None,
                 command=command_line("bert-jax", *each.words, *(given if each.shape else ())),
@@ -212,19 +213,19 @@ class RoadFinder:
     def _from_scratch(self, tags: str | None) -> Iterator[_Candidate]:
         scratch = load_config(_SCRATCH, ScratchConfig)
         shape = scratch.model.replace(**shape_of_words(self._number).settings, vocabulary_size=self._size)
-        words, road = (
+        words, description = (
             ("pretrain", _SCRATCH, *self._vocabulary),
             f"from scratch with a vocabulary of {self._size:,} pieces",
         )
         reason = f"{self._best:.2f} pieces a word; {self._number:,} words of text"
         if tags:
             learned, flags = f"{reason}; it learns the tags of {tags}, too", (*words, "--objective.tags", tags)
-            yield _Candidate((_FROM_SCRATCH, 0), f"{road} and tags", learned, shape, flags)
-        yield _Candidate((_FROM_SCRATCH, 1), road, reason, shape, words)
+            yield _Candidate((_FROM_SCRATCH, 0), f"{description} and tags", learned, shape, flags)
+        yield _Candidate((_FROM_SCRATCH, 1), description, reason, shape, words)
 
     def _of_model(self, name: str, trained: TrainedModel, tags: str | None, budget: _Budget) -> Iterator[_Candidate]:
-        """The roads of a model: as it is if its vocabulary has the characters of the text, adapted with its own
-        vocabulary, and adapted with one of the text."""
+        """The approaches with one model: fine-tune it as it is, if its vocabulary has the characters of the text; adapt
+        it with its own vocabulary; adapt it with one of the text."""
         suited = self._suitability(trained)
         fits = suited.fits(budget)
         group, order = _group(suited, budget, self._number), _ORDERS[budget.is_small, fits]
@@ -306,7 +307,7 @@ class RoadFinder:
 
 
 def _group(suited: _Suitability, budget: _Budget, words: int) -> int:
-    """Whether the roads of a model stand before or after those from scratch, for a text of so many `words`."""
+    """Whether the approaches with a model rank before or after those from scratch, for a text of so many `words`."""
     is_strange = budget.is_small and suited.knows == "script" and not suited.fits(budget)
     return _AFTER_SCRATCH if is_strange or words > ADAPTED_UP_TO[suited.knows] else _BEFORE_SCRATCH
 
@@ -345,10 +346,10 @@ def _beginning(readme: Place) -> str:
         return file.read(_MOST_README).decode("utf-8", "replace").replace("\r\n", "\n")
 
 
-def print_roads(roads: Sequence[Road]) -> None:
-    """Prints each road with its reason, its time and memory, and its command."""
-    work = next(road.estimate.work for road in roads if road.estimate)
-    print_line(f"Roads to a model for this text, the best first; time and memory of {work}")
-    for road in roads:
-        figures = road.estimate.line()[1] if road.estimate else "no pretraining"
-        print_line(f"{road.rank}. {road.road}: {road.reason}\n   {figures}\n   {road.command}")
+def print_approaches(approaches: Sequence[Approach]) -> None:
+    """Prints each approach with its reason, its time and memory, and its command."""
+    work = next(approach.estimate.work for approach in approaches if approach.estimate)
+    print_line(f"Approaches for this text, the best first; time and memory of {work}")
+    for approach in approaches:
+        figures = approach.estimate.line()[1] if approach.estimate else "no pretraining"
+        print_line(f"{approach.rank}. {approach.description}: {approach.reason}\n   {figures}\n   {approach.command}")

@@ -1,4 +1,4 @@
-"""The roads to a model for a text: their order by the thresholds, their reasons, figures and commands."""
+"""The approaches for a text: their order by the thresholds, their reasons, figures and commands."""
 
 import math
 import shlex
@@ -8,8 +8,8 @@ import pytest
 from conftest import stories
 
 from bert_jax.config.fitted import ScratchConfig
-from bert_jax.products.doctor import roads as rule
-from bert_jax.products.doctor.roads import RoadFinder, open_models
+from bert_jax.products.doctor import approaches as rule
+from bert_jax.products.doctor.approaches import ApproachFinder, open_models
 from bert_jax.run.config_files import load_config
 from bert_jax.run.opened_models import OpenedModels
 from bert_jax.run.trained_model import Provenance
@@ -45,22 +45,24 @@ def with_pieces(model, *pieces):
 
 
 def found(config, documents, models, words=1_000_000, language="en", tags=None, minutes=LARGE):
-    return RoadFinder(documents, words, language, config).roads(models, tags, SECOND, minutes)
+    return ApproachFinder(documents, words, language, config).approaches(models, tags, SECOND, minutes)
 
 
-def names(roads):
-    """The roads in order, without their numbers of pieces."""
+def names(approaches):
+    """The approaches in order, without their numbers of pieces."""
     shown = {"with its": "own", "with a vocabulary": "of text", "as it is": "as it is"}
-    kinds = [next((kind for text, kind in shown.items() if text in road.road), "") for road in roads]
-    return ["scratch" if road.road.startswith("from") else kind for road, kind in zip(roads, kinds, strict=True)]
+    texts = [each.description for each in approaches]
+    kinds = [next((kind for text, kind in shown.items() if text in each), "") for each in texts]
+    return ["scratch" if text.startswith("from") else kind for text, kind in zip(texts, kinds, strict=True)]
 
 
 def test_a_model_of_the_language_is_adapted_with_its_vocabulary(tiny_config, documents, model):
-    roads = found(tiny_config, documents, {"runs/mine": model})
-    assert names(roads) == ["own", "of text", "as it is", "scratch"] and [road.rank for road in roads] == [1, 2, 3, 4]
-    assert "it knows the language (" in roads[0].reason
-    assert "English among its languages, by --data.language of its run" in roads[0].reason
-    assert "1,000,000 words of text" in roads[3].reason
+    approaches = found(tiny_config, documents, {"runs/mine": model})
+    assert names(approaches) == ["own", "of text", "as it is", "scratch"]
+    assert [each.rank for each in approaches] == [1, 2, 3, 4]
+    assert "it knows the language (" in approaches[0].reason
+    assert "English among its languages, by --data.language of its run" in approaches[0].reason
+    assert "1,000,000 words of text" in approaches[3].reason
 
 
 def test_the_words_of_text_choose_the_size_of_a_vocabulary(tiny_config, documents, monkeypatch):
@@ -72,8 +74,8 @@ def test_the_words_of_text_choose_the_size_of_a_vocabulary(tiny_config, document
 
     monkeypatch.setattr(rule, "trained_tokenizer", recorded)
     for words in (100, 409_599, 409_600, 10**9):
-        (road,) = found(tiny_config, documents, {}, words)
-        assert "--vocabulary.size 100 " in road.command  # what was trained
+        (approach,) = found(tiny_config, documents, {}, words)
+        assert "--vocabulary.size 100 " in approach.command  # what was trained
     assert sizes == [2048, 2048, 4096, 32768]
 
 
@@ -90,35 +92,36 @@ def test_the_words_of_text_choose_the_size_of_a_vocabulary(tiny_config, document
         ),
     ],
 )
-def test_each_threshold_orders_the_roads(threshold, value, expected, tiny_config, documents, model, monkeypatch):
+def test_each_threshold_orders_the_approaches(threshold, value, expected, tiny_config, documents, model, monkeypatch):
     monkeypatch.setattr(rule, threshold, value)
-    roads = found(tiny_config, documents, {"m": model})
-    assert names(roads) == expected
-    assert ("not advised" in next(road for road in roads if "with its" in road.road).reason) == (
+    approaches = found(tiny_config, documents, {"m": model})
+    assert names(approaches) == expected
+    assert ("not advised" in next(each for each in approaches if "with its" in each.description).reason) == (
         threshold in ("FEWEST_SCRIPT_PIECES", "MOST_UNKNOWN_CHARACTERS")
     )
 
 
 def test_a_model_that_splits_words_into_letters_gets_a_vocabulary_of_the_text(tiny_config, documents, model):
     letters = with_pieces(model, *map(chr, range(0x250, 0x2B0)))
-    roads = found(tiny_config, documents, {"good": model, "letters": letters})
-    assert [road.road.split()[1] for road in roads] == ["good"] * 3 + ["letters"] * 3 + ["scratch"]
-    assert names(roads) == ["own", "of text", "as it is", "of text", "own", "as it is", "scratch"]
+    approaches = found(tiny_config, documents, {"good": model, "letters": letters})
+    assert [each.description.split()[1] for each in approaches] == ["good"] * 3 + ["letters"] * 3 + ["scratch"]
+    assert names(approaches) == ["own", "of text", "as it is", "of text", "own", "as it is", "scratch"]
 
 
 def test_a_text_in_a_script_that_the_model_lacks_is_trained_from_scratch(tiny_config, model):
     for minutes in (None, LARGE):
-        roads = found(tiny_config, [COPTIC], {"m": model}, 50_000, "cop", minutes=minutes)
-        assert names(roads) == ["scratch", "of text", "own"]
-    assert "it knows neither language nor script (0 of its 150 pieces in Coptic; Coptic not among" in roads[1].reason
-    assert "100.0% of the characters unknown" in roads[2].reason
+        approaches = found(tiny_config, [COPTIC], {"m": model}, 50_000, "cop", minutes=minutes)
+        assert names(approaches) == ["scratch", "of text", "own"]
+    of_text, own = approaches[1:]
+    assert "it knows neither language nor script (0 of its 150 pieces in Coptic; Coptic not among" in of_text.reason
+    assert "100.0% of the characters unknown" in own.reason
 
 
 def test_letters_that_a_vocabulary_drops_are_kept_by_one_of_the_text(tiny_config, documents, model):
     maltese = [[line.replace("the", "thé") for line in document] for document in documents]
-    roads = found(tiny_config, maltese, {"m": model}, language="mt")
-    assert names(roads) == ["of text", "own", "as it is", "scratch"]
-    assert "thé → the" in roads[1].reason and "thé" not in roads[0].reason
+    approaches = found(tiny_config, maltese, {"m": model}, language="mt")
+    assert names(approaches) == ["of text", "own", "as it is", "scratch"]
+    assert "thé → the" in approaches[1].reason and "thé" not in approaches[0].reason
 
 
 @pytest.mark.parametrize("settings", [{}, {"kind": "unigram"}])
@@ -127,9 +130,9 @@ def test_the_vocabulary_of_the_text_is_cased_as_in_the_printed_commands_whatever
 ):
     accented = [[line.replace("the", "Thé") for line in document] for document in documents]
     of_scratch = tiny_config.replace(vocabulary=load_config("scratch_small", ScratchConfig).vocabulary)
-    expected = [(road.road, road.reason, road.command) for road in found(of_scratch, accented, {"m": model})]
-    roads = found(tiny_config.change(vocabulary=settings), accented, {"m": model})
-    assert [(road.road, road.reason, road.command) for road in roads] == expected
+    expected = [(each.description, each.reason, each.command) for each in found(of_scratch, accented, {"m": model})]
+    approaches = found(tiny_config.change(vocabulary=settings), accented, {"m": model})
+    assert [(each.description, each.reason, each.command) for each in approaches] == expected
 
 
 @pytest.mark.parametrize(
@@ -156,22 +159,22 @@ def test_languages_that_nobody_names_are_estimated_and_the_reason_says_so(
     unnamed = model._replace(path=tmp_path, provenance=Provenance())
     for share, verdict, language in ((1.1, "English not among", "en"), (0.0, "English among", "en"), (0.0, "", None)):
         monkeypatch.setattr(rule, "FEWEST_WHOLE", share)
-        (road, *_) = found(tiny_config, documents, {"m": unnamed}, language=language)
-        assert (verdict or "the text's language among") in road.reason
-        assert "its languages, estimated: " in road.reason and f"{share:.0%} count as yes" in road.reason
+        (approach, *_) = found(tiny_config, documents, {"m": unnamed}, language=language)
+        assert (verdict or "the text's language among") in approach.reason
+        assert "its languages, estimated: " in approach.reason and f"{share:.0%} count as yes" in approach.reason
     (tmp_path / "README.md").write_text("---\nlanguage: de\n---\n")
-    (road, *_) = found(tiny_config, documents, {"m": unnamed})
-    assert "it knows the script alone (" in road.reason
-    assert "English not among its languages, by its README.md" in road.reason
+    (approach, *_) = found(tiny_config, documents, {"m": unnamed})
+    assert "it knows the script alone (" in approach.reason
+    assert "English not among its languages, by its README.md" in approach.reason
 
 
-def test_a_treebank_adds_a_road_and_a_missing_one_is_refused(tiny_config, documents, tmp_path):
+def test_a_treebank_adds_an_approach_and_a_missing_one_is_refused(tiny_config, documents, tmp_path):
     treebank = tmp_path / "a b.conllu"
     treebank.touch()
     with_tags, without = found(tiny_config, documents, {}, tags=str(treebank))
     words = shlex.split(with_tags.command)
     assert words[words.index("--objective.tags") + 1] == str(treebank)
-    assert "--objective.tags" not in without.command and "tags" in with_tags.road
+    assert "--objective.tags" not in without.command and "tags" in with_tags.description
     with pytest.raises(UsageError, match="absent: there is no such file; give a treebank"):
         open_models([], "absent", OpenedModels())
 
@@ -191,9 +194,9 @@ def test_commands_and_figures_are_of_the_same_text_and_steps(tiny_config, docume
     assert words[-6:] == ["--data.source", "text:my texts/*.txt", "--data.language", "en", "--minutes", "60001"]
     assert as_it_is.estimate is None
     assert shlex.split(scratch.command)[2:4] == ["scratch_small", "--vocabulary.size"]
-    for road in (own, of_text, scratch):
-        assert road.estimate.hours == pytest.approx(1e-12 * road.estimate.flops) and road.estimate.memory > 1e5
-        assert road.estimate.work.startswith("10,000 steps of 32 rows of 128 tokens")
+    for estimate in (own.estimate, of_text.estimate, scratch.estimate):
+        assert estimate.hours == pytest.approx(1e-12 * estimate.flops) and estimate.memory > 1e5
+        assert estimate.work.startswith("10,000 steps of 32 rows of 128 tokens")
     larger = model._replace(config=model.config.replace(vocabulary_size=250_000))
     assert found(config, documents, {"m": larger})[0].estimate.flops > 2 * own.estimate.flops
     assert found(config, documents, {"m": larger})[1].estimate == of_text.estimate
@@ -201,16 +204,16 @@ def test_commands_and_figures_are_of_the_same_text_and_steps(tiny_config, docume
 
 def test_a_small_budget_is_for_a_model_as_it_is_where_its_vocabulary_spells_the_text(tiny_config, documents, model):
     for minutes in (None, 60_000):
-        roads = found(tiny_config, documents, {"m": model}, tags="a b.conllu", minutes=minutes)
-        assert names(roads) == ["as it is", "own", "of text", "scratch", "scratch"]
-        assert "best for budgets up to about 60,000 minutes of pretraining on this machine" in roads[0].reason
-        assert rule.MEASURED in roads[0].reason and "Uyghur" in rule.MEASURED
-        assert all(("--minutes 60000" in road.command) == (minutes is not None) for road in roads[1:])
-    assert shlex.split(roads[0].command) == [
+        approaches = found(tiny_config, documents, {"m": model}, tags="a b.conllu", minutes=minutes)
+        assert names(approaches) == ["as it is", "own", "of text", "scratch", "scratch"]
+        assert "best for budgets up to about 60,000 minutes of pretraining on this machine" in approaches[0].reason
+        assert rule.MEASURED in approaches[0].reason and "Uyghur" in rule.MEASURED
+        assert all(("--minutes 60000" in each.command) == (minutes is not None) for each in approaches[1:])
+    assert shlex.split(approaches[0].command) == [
         *"bert-jax finetune tags --init m --workdir RUN --task.train".split(),
         *("a b.conllu", "--task.dev", "10%", "--task.label", "upos", "--optimizer.peak-learning-rate", "3e-4"),
     ]
-    later = next(road for road in found(tiny_config, documents, {"m": model}) if "as it is" in road.road)
+    later = next(each for each in found(tiny_config, documents, {"m": model}) if "as it is" in each.description)
     assert "of longer ones nothing was measured" in later.reason and "--task.train ROWS" in later.command
 
 
