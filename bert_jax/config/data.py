@@ -247,8 +247,9 @@ class VocabularyConfig(Settings):
     """Initial rows of the pieces that the model lacks, if its vocabulary is exchanged. The added pieces of an extended
     vocabulary always begin as `mean`.
 
-    - pursuit: a weighted sum of the rows of 16 shared pieces, with the weights by which their static vectors, trained
-      on the text, best approximate that of the piece (orthogonal matching pursuit, Goddard and Fernandes Neto 2025).
+    - pursuit: a weighted sum of the rows of at most 16 shared pieces. The weights are those with which the static
+      vectors of these pieces, trained on the text, best approximate the piece's own (orthogonal matching pursuit,
+      Goddard and Fernandes Neto 2025).
     - mixture: a sparse mean of the rows of shared pieces, weighted by the similarity of their static vectors to the
       piece's (FOCUS, Dobler and de Melo 2023).
     - mean: the mean of the rows of the model's pieces that spell the piece. Pieces that don't occur in the text, and
