@@ -1,4 +1,4 @@
-"""A model from scratch for a language or a field with little text: its size follows from the number of words.
+"""A model from scratch for a language or a domain with little text: its size follows from the number of words.
 
     bert-jax pretrain configs/scratch_small.py --workdir runs/small --data.source "text:corpus/*.txt.gz" --minutes 20
 

@@ -26,14 +26,14 @@ _SHOWN = 20
 
 class Extend(Arguments):
     """Add words and markers to a vocabulary: every old piece keeps its id, and those that aren't pieces yet follow. The
-    words come from a list or, with --source, from a text of the field: those that save the most pieces."""
+    words come from a list or, with --source, from a text of the domain: those that save the most pieces."""
 
     LINE = "bert-jax vocab"
 
     extend: PlaceArgument
     """A vocab.txt, a sentencepiece .model, a tokenizer.json, a run, or the folder of a tokenizer or published model."""
     source: tuple[str, ...] = ()
-    """Text of the field or language, as in --data.source. A sample is read, and the words are added that save the most
+    """Text of the domain or language, as in --data.source. A sample is read, and the words are added that save the most
     pieces: frequent words that the vocabulary splits into many. Works for scripts with spaces between words."""
     count: Annotated[int, Field(gt=0)] = 1_000
     """Most words to add from --source."""
@@ -51,7 +51,7 @@ class Extend(Arguments):
     def execute(self) -> None:
         if not (self.words or self.markers or self.source):
             raise UsageError(
-                "vocab needs --source TEXT, --words PATH or --markers PATH as well: a text of the field, or a file of "
+                "vocab needs --source TEXT, --words PATH or --markers PATH as well: a text of the domain, or a file of "
                 "what to add"
             )
         if "count" in self.model_fields_set and not self.source:
