@@ -202,7 +202,7 @@ def test_commands_and_figures_are_of_the_same_text_and_steps(tiny_config, docume
     assert found(config, documents, {"m": larger})[1].estimate == of_text.estimate
 
 
-def test_a_small_budget_is_for_a_model_as_it_is_where_its_vocabulary_spells_the_text(tiny_config, documents, model):
+def test_a_small_budget_is_for_a_model_as_it_is_where_its_vocabulary_fits_the_text(tiny_config, documents, model):
     for minutes in (None, 60_000):
         approaches = found(tiny_config, documents, {"m": model}, tags="a b.conllu", minutes=minutes)
         assert names(approaches) == ["as it is", "own", "of text", "scratch", "scratch"]
