@@ -26,5 +26,5 @@ def write_vectors_run(model: Place, path: Place, **of_task: Any) -> RunDirectory
     write_config(run.config_file, config.run_config(bert.config, config.task, "0" * 16, phase))
     run.save_tokenizer(bert.tokenizer)
     encoder = {name: leaf for name, leaf in bert.params["bert"].items() if name != "pooler"}
-    write_model(run.checkpoints, {"bert": encoder}, (run.config_file, run.tokenizer))
+    write_model(run.checkpoints, {"bert": encoder}, (run.config_file, run.tokenizer_directory))
     return run

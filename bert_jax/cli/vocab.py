@@ -31,4 +31,4 @@ class Vocab(RunArguments):
         inputs = check_sources(config, directory, self.opened)
         directory.open(config)
         tokenizer = make_vocabulary(config, directory, inputs)
-        print_line(f"{len(tokenizer.vocabulary):,} pieces: {directory.tokenizer / tokenizer.file_name}")
+        print_line(f"{len(tokenizer.vocabulary):,} pieces: {directory.tokenizer_directory / tokenizer.file_name}")

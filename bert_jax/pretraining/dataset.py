@@ -96,7 +96,7 @@ def check_sources(config: RunConfig, run: RunDirectory, opened: OpenedModels) ->
         treebanks_of(config, tokenizer, sentences)  # raises for words that the vocabulary lacks
     prepared = _open_prepared(config, run)
     is_complete = len(prepared) == len(config.lengths)
-    if is_complete and not run.under_way and run.tokenizer.is_dir():
+    if is_complete and not run.under_way and run.tokenizer_directory.is_dir():
         is_complete = all(data.is_of(_recipe(config, run, length)) for length, data in prepared.items())
     # Data that exists may come from another machine, and the text may be missing here.
     if not is_complete:
@@ -356,4 +356,4 @@ def _written_shards(config: RunConfig, run: RunDirectory, lengths: Sequence[int]
 
 
 def _recipe(config: RunConfig, run: RunDirectory, length: int) -> Recipe:
-    return Recipe(config.data, length, config.seed, run.tokenizer, config.objective.pair)
+    return Recipe(config.data, length, config.seed, run.tokenizer_directory, config.objective.pair)

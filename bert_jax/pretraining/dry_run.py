@@ -55,17 +55,17 @@ def pretraining_estimates(config: RunConfig, workdir: Place, opened: OpenedModel
 
 def _vocabulary(config: RunConfig, run: RunDirectory, pieces: int | None) -> str:
     if run.under_way:
-        source = f"there: {run.tokenizer}"
+        source = f"there: {run.tokenizer_directory}"
     elif config.vocabulary_origin:
         source = f"read from {config.vocabulary_origin}"
     else:
-        source = f"{config.vocabulary.kind}, trained on the text if {run.tokenizer} doesn't hold it yet"
+        source = f"{config.vocabulary.kind}, trained on the text if {run.tokenizer_directory} doesn't hold it yet"
     return f"{pieces:,} pieces, {source}"
 
 
 def _data(config: RunConfig, run: RunDirectory, prepared: PreparedData | None) -> str:
     outdated = False
-    if prepared and not run.under_way and run.tokenizer.exists():
+    if prepared and not run.under_way and run.tokenizer_directory.exists():
         # Text in other files isn't read: it counts as changed. Without a tokenizer nothing is compared.
         outdated = is_outdated(prepared, config, run, lambda: "")
     if prepared and not outdated:

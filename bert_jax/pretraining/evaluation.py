@@ -307,7 +307,9 @@ def _evaluated_model(
         run.files, lambda shapes: tree_shardings(shapes, trainer.mesh), step, average, head
     )
     if trained.tokenizer.vocabulary.pieces != run.files.tokenizer.vocabulary.pieces:
-        raise UsageError(f"{run.tokenizer} is another tokenizer than its model was trained with; put that back")
+        raise UsageError(
+            f"{run.tokenizer_directory} is another tokenizer than its model was trained with; put that back"
+        )
     if "masked_lm" not in trained.shapes and "generator" not in trained.shapes:
         raise UsageError(f"{run.path} is an encoder without masked-language head; there is nothing to measure")
     return trained, params

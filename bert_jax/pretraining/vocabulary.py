@@ -61,9 +61,9 @@ def make_tokenizer(
     if config.model.class_token != "first":  # a vocabulary without this key is BERT's
         origin["class_token"] = config.model.class_token
     if _is_current(origin, run.tokenizer_origin):
-        damage = run.manifest.damage(run.tokenizer)
+        damage = run.manifest.damage(run.tokenizer_directory)
         if not damage:
-            run.manifest.note(run.tokenizer)
+            run.manifest.note(run.tokenizer_directory)
             return run.files.tokenizer
         warn(f"{run.path}: {damage}: it is made again (to use your vocabulary, set --vocabulary.file)")
     tokenizer = existing or _train(config, run)
@@ -83,7 +83,7 @@ def make_tokenizer(
     if config.vocabulary.exchange and initial:
         tokenizer = tokenizer.with_separators(initial.vocabulary.separators)
     run.save_tokenizer(tokenizer, origin)
-    say(f"vocabulary of {len(tokenizer.vocabulary):,} pieces: {run.tokenizer}")
+    say(f"vocabulary of {len(tokenizer.vocabulary):,} pieces: {run.tokenizer_directory}")
     return tokenizer
 
 

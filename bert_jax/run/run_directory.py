@@ -47,8 +47,8 @@ class RunDirectory:
         self.path = self.files.path
         check_name(self.path)
         self.config_file = self.path / "config.json"
-        self.tokenizer = self.path / "tokenizer"
-        self.tokenizer_origin = self.tokenizer / TOKENIZER_ORIGIN
+        self.tokenizer_directory = self.path / "tokenizer"
+        self.tokenizer_origin = self.tokenizer_directory / TOKENIZER_ORIGIN
         self.curation = self.path / "data" / "curation"
         self.checkpoints = self.path / "checkpoints"
         self.metrics_file = self.path / "metrics.jsonl"
@@ -116,13 +116,13 @@ class RunDirectory:
         """Writes tokenizer/, with an origin.json about what it was made from, on the first of several processes."""
         if not is_first():
             return
-        refuse_links(self.tokenizer)
-        self.manifest.forget(self.tokenizer)
-        remove_directory(self.tokenizer)  # a tokenizer of another kind has files of other names
-        tokenizer.save(self.tokenizer)
+        refuse_links(self.tokenizer_directory)
+        self.manifest.forget(self.tokenizer_directory)
+        remove_directory(self.tokenizer_directory)  # a tokenizer of another kind has files of other names
+        tokenizer.save(self.tokenizer_directory)
         if origin is not None:
             write_json(self.tokenizer_origin, origin)
-        self.manifest.note(self.tokenizer)
+        self.manifest.note(self.tokenizer_directory)
         self.files = RunFiles(self.path)
 
     def write_results(self, results: Results) -> None:

@@ -342,7 +342,7 @@ def save_model(
         write_config(run.config_file, settings, imported_from=origin)
         run.save_tokenizer(tokenizer)
         run.keep(*readings)
-        write_model(run.checkpoints, params, (run.config_file, run.tokenizer))
+        write_model(run.checkpoints, params, (run.config_file, run.tokenizer_directory))
 
 
 def _run_config(model: ModelConfig, tokenizer: Tokenizer, absent: Collection[str]) -> RunConfig:

@@ -64,7 +64,7 @@ def _of_manifest(run: RunDirectory) -> Verdict:
 
 def _of_files(run: RunDirectory) -> Iterator[Verdict]:
     """The verdicts on single files; the tokenizer counts as one."""
-    for place in (run.config_file, run.tokenizer, run.results_file, run.reading_file):
+    for place in (run.config_file, run.tokenizer_directory, run.results_file, run.reading_file):
         if run.manifest.listed(place):
             yield Verdict(place, run.manifest.damage(place))
         elif place.exists():

@@ -82,7 +82,7 @@ def train(
         return step in kept_steps or bool(settings.keep_every and step % settings.keep_every == 0)
 
     with contextlib.ExitStack() as stack:
-        carried = run.config_file, run.tokenizer
+        carried = run.config_file, run.tokenizer_directory
         checkpoints = Checkpoints(
             run.checkpoints, carried, settings.keep, run.check_owner, is_kept, run.files.why_foreign
         )

@@ -9,7 +9,7 @@ from bert_jax.text.tokenizer import load_tokenizer
 
 
 def test_a_vocabulary_is_made_longer(tiny_run, tmp_path, done):
-    shutil.copytree(tiny_run.tokenizer, tmp_path / "run" / "tokenizer")
+    shutil.copytree(tiny_run.tokenizer_directory, tmp_path / "run" / "tokenizer")
     words, longer = tmp_path / "words.txt", tmp_path / "longer.txt"
     words.write_text("Coronavirus\nthe\n\nx-ray\n")
     for given in ("run", "run/tokenizer", "run/tokenizer/vocab.txt"):
@@ -17,7 +17,7 @@ def test_a_vocabulary_is_made_longer(tiny_run, tmp_path, done):
         assert "151 pieces (1 word added, 1 known already, 1 left out" in said
         assert longer.read_text().splitlines() == [*load_tokenizer(tiny_run.path).vocabulary.pieces, "coronavirus"]
         longer.unlink()
-    shutil.copy(tiny_run.tokenizer / "vocab.txt", tmp_path)
+    shutil.copy(tiny_run.tokenizer_directory / "vocab.txt", tmp_path)
     longer = tmp_path / "vocab.extended.txt"
     done("vocab", "--extend", tmp_path / "vocab.txt", f"--words={words}")
     (tmp_path / "markers.txt").write_text("[E11]\n<num>\n")
@@ -29,9 +29,11 @@ def test_a_vocabulary_is_made_longer(tiny_run, tmp_path, done):
 
 def test_a_vocabulary_in_a_bucket_is_made_longer(tiny_run, bucket_server, bucket, tmp_path, done, refused):
     bucket_server.put(f"{bucket}/words.txt".removeprefix("gs://"), b"Coronavirus\n")
-    for file in tiny_run.tokenizer.iterdir():
+    for file in tiny_run.tokenizer_directory.iterdir():
         bucket_server.put(f"{bucket}/run/tokenizer/{file.name}".removeprefix("gs://"), file.read_bytes())
-    bucket_server.put(f"{bucket}/vocab.txt".removeprefix("gs://"), (tiny_run.tokenizer / "vocab.txt").read_bytes())
+    bucket_server.put(
+        f"{bucket}/vocab.txt".removeprefix("gs://"), (tiny_run.tokenizer_directory / "vocab.txt").read_bytes()
+    )
     made = [f"{bucket}/vocab.extended.txt", *[f"{bucket}/new/longer.txt"] * 3, str(tmp_path / "longer.txt")]
     given = ["vocab.txt", "run", "run/tokenizer", "run/tokenizer/vocab.txt", "run"]
     for vocabulary, longer in zip(given, map(place_of, made), strict=True):

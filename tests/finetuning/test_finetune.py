@@ -325,7 +325,7 @@ def test_a_probe_trains_the_head_alone_and_tells_of_a_pooler_that_nothing_traine
     pretrained, run = tmp_path / "without_pairs", RunDirectory(tmp_path / "run")
     alone = RunFiles(tiny_run.path).config
     write_config(tmp_path / "config.json", alone.replace(objective=alone.objective.replace(pair="none")))
-    before, carried = parameters_of(tiny_run.path), (tmp_path / "config.json", tiny_run.tokenizer)
+    before, carried = parameters_of(tiny_run.path), (tmp_path / "config.json", tiny_run.tokenizer_directory)
     write_model(pretrained / "checkpoints", before, carried)
     finetune(config.replace(init=str(pretrained), probe=True, task=config.task.replace(epochs=1.0)), run)
     said = " ".join(capsys.readouterr().err.split())
@@ -489,10 +489,10 @@ def test_random_parameters_keep_the_spelling_of_the_vocabulary(config, tiny_run,
     )
     objective = pretrained.objective.replace(predict="both", pair="none")
     write_config(tmp_path / "config.json", pretrained.replace(model=model, objective=objective))
-    tokenizer = bert_jax.load_tokenizer(tiny_run.tokenizer)
+    tokenizer = bert_jax.load_tokenizer(tiny_run.tokenizer_directory)
     sized = model.replace(vocabulary_size=len(tokenizer.vocabulary))
     params = with_spelling(init_parameters(sized, jax.random.key(0)), sized, tokenizer)
-    write_model(tmp_path / "init" / "checkpoints", params, (tmp_path / "config.json", tiny_run.tokenizer))
+    write_model(tmp_path / "init" / "checkpoints", params, (tmp_path / "config.json", tiny_run.tokenizer_directory))
     short = config.replace(task=config.task.replace(epochs=1.0, dev=None), from_random=True)
     finetune(short.replace(init=str(tmp_path / "init")), RunDirectory(tmp_path / "run"))
     numbers = bert_jax.load(tmp_path / "run").params["bert"]["spelling"]["numbers"]

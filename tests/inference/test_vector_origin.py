@@ -10,7 +10,7 @@ from bert_jax.text.tokenizer import load_tokenizer
 
 @pytest.fixture(scope="module")
 def tokenizer(tiny_run):
-    return load_tokenizer(tiny_run.tokenizer)
+    return load_tokenizer(tiny_run.tokenizer_directory)
 
 
 def origin(params, tokenizer) -> Origin:

@@ -123,7 +123,10 @@ def test_vocabulary_and_sequences_are_those_of_the_text_without_copies(prepared,
     second = RunDirectory(tmp_path / "second")
     second.path.mkdir()
     for _ in range(2):
-        assert make_tokenizer(curated, second).vocabulary.pieces == load_tokenizer(run.tokenizer).vocabulary.pieces
+        assert (
+            make_tokenizer(curated, second).vocabulary.pieces
+            == load_tokenizer(run.tokenizer_directory).vocabulary.pieces
+        )
         data = prepare_lengths(curated, second)[32]
         assert data.shards == PreparedData.open(run.data(32)).shards
     written = (second.curation / "curation.json").stat().st_mtime_ns

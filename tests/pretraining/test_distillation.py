@@ -277,7 +277,7 @@ def refused(config, tmp_path, expected):
 
 def test_a_teacher_that_cannot_teach_is_refused_in_one_line(config, tiny_run, tmp_path):
     bert = bert_jax.load(tiny_run.path)
-    lines = (tiny_run.tokenizer / "vocab.txt").read_text(encoding="utf-8").splitlines()
+    lines = (tiny_run.tokenizer_directory / "vocab.txt").read_text(encoding="utf-8").splitlines()
     (tmp_path / "vocab.txt").write_text("\n".join([*lines[:9], lines[10], lines[9], *lines[11:]]), encoding="utf-8")
     other = config.change(vocabulary={"file": str(tmp_path / "vocab.txt")})
     pieces = f"piece 9 is {lines[9]!r} there and {lines[10]!r} here"

@@ -40,7 +40,7 @@ def continued(tiny_run, tiny_config):
 @pytest.fixture
 def longer(tiny_run, tmp_path):
     path = tmp_path / "vocab.txt"
-    extend(load_tokenizer(tiny_run.tokenizer), WORDS).tokenizer.write_vocabulary(path)
+    extend(load_tokenizer(tiny_run.tokenizer_directory), WORDS).tokenizer.write_vocabulary(path)
     return path
 
 
@@ -86,7 +86,7 @@ def test_the_head_of_a_fine_tuned_model_is_left_out(continued):
 
 def test_rows_of_added_pieces_are_means_of_what_they_replace(continued, tiny_run, longer):
     config = continued.replace(vocabulary=VocabularyConfig(file=str(longer)))
-    old, new = load_tokenizer(tiny_run.tokenizer), load_tokenizer(longer)
+    old, new = load_tokenizer(tiny_run.tokenizer_directory), load_tokenizer(longer)
     params = initial_parameters(open_initial(config, OpenedModels()), config, new, make_mesh(config.mesh))
     before, after = load(tiny_run.path).params, params
     word, old_word = after["bert"]["embeddings"]["word"], before["bert"]["embeddings"]["word"]
@@ -146,7 +146,7 @@ def test_some_layers_of_a_model_begin_a_smaller_one_bit_for_bit(continued, tiny_
     for layers in ((1,), (1, 0), (0, 1, 1)):
         config = continued.set({"init_layers": layers})
         assert config.model == continued.model.replace(num_layers=len(layers))
-        tokenizer = load_tokenizer(tiny_run.tokenizer)
+        tokenizer = load_tokenizer(tiny_run.tokenizer_directory)
         initial, mesh = open_initial(config, OpenedModels()), make_mesh(config.mesh)
         after = leaves(initial_parameters(initial, config, tokenizer, mesh))
         assert set(after) == set(before)
@@ -170,7 +170,7 @@ def test_a_model_without_segments_gives_single_texts_the_vectors_of_one_with_seg
     opened = OpenedModels()
     monkeypatch.setattr(opened, "model", lambda name: trained)
     assert open_initial(config, opened) is trained
-    began = initial_parameters(trained, config, load_tokenizer(tiny_run.tokenizer), mesh)
+    began = initial_parameters(trained, config, load_tokenizer(tiny_run.tokenizer_directory), mesh)
     assert "and pooler and head for pairs begin with random values" in " ".join(capsys.readouterr().err.split())
     state = pretraining_trainer(config, mesh, old.vocabulary_size).initial_state(began)
     assert state.params["next_sentence"] and "segment" not in state.params["bert"]["embeddings"]

@@ -88,7 +88,7 @@ def test_the_baseline_knows_how_often_a_sequence_ends_on_each_side(trained, pred
         for ids, length, weight in zip(batch.tokens.ids, batch.tokens.length[:, 0], batch.weight[:, 0])
         if weight
     ]
-    vocabulary = bert_jax.load_tokenizer(run.tokenizer).vocabulary
+    vocabulary = bert_jax.load_tokenizer(run.tokenizer_directory).vocabulary
     counts = (data.piece_counts + 1).astype(float)
     counts[[vocabulary.cls_id, vocabulary.sep_id]] = 0
     losses, accuracies = [], []

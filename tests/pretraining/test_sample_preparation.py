@@ -26,7 +26,9 @@ def sample(tiny_config):
 
 @pytest.fixture(scope="module")
 def given(tiny_config, tiny_run):
-    return tiny_config.change(vocabulary={"file": str(tiny_run.tokenizer / "vocab.txt"), "strip_accents": "cased"})
+    return tiny_config.change(
+        vocabulary={"file": str(tiny_run.tokenizer_directory / "vocab.txt"), "strip_accents": "cased"}
+    )
 
 
 def in_memory(*documents, share=1.0):

@@ -36,7 +36,11 @@ def test_another_kind_leaves_nothing_of_the_one_before(tiny_config, tmp_path):
     for kind, name in (("wordpiece", "vocab.txt"), ("bpe", "tokenizer.model")):
         config = tiny_config.replace(vocabulary=VocabularyConfig(kind=kind, size=100))
         assert vocabulary_step.make_tokenizer(config, run).kind == kind
-        assert {path.name for path in run.tokenizer.iterdir()} == {name, "tokenizer_config.json", "origin.json"}
+        assert {path.name for path in run.tokenizer_directory.iterdir()} == {
+            name,
+            "tokenizer_config.json",
+            "origin.json",
+        }
 
 
 def test_a_published_vocabulary_is_read_again_if_any_of_its_files_changed(tiny_config, tmp_path):
@@ -57,10 +61,10 @@ def test_a_given_vocabulary_is_used_as_it_is_and_read_again_if_it_was_changed(
 ):
     monkeypatch.setattr(vocabulary_step, "train_tokenizer", None)
     given, run = tmp_path / "vocab.txt", RunDirectory(tmp_path / "run")
-    shutil.copy(tiny_run.tokenizer / "vocab.txt", given)
+    shutil.copy(tiny_run.tokenizer_directory / "vocab.txt", given)
     config = tiny_config.replace(vocabulary=VocabularyConfig(file=str(given), lowercase=False))
     made = made_tokenizer(config, run)
-    assert made.vocabulary.pieces == load_tokenizer(tiny_run.tokenizer).vocabulary.pieces
+    assert made.vocabulary.pieces == load_tokenizer(tiny_run.tokenizer_directory).vocabulary.pieces
     assert not made.cleaning.lowercase
     given.write_text(given.read_text() + "additional\n")
     assert len(made_tokenizer(config, run).vocabulary) == 151
@@ -68,12 +72,12 @@ def test_a_given_vocabulary_is_used_as_it_is_and_read_again_if_it_was_changed(
 
 def test_the_class_token_is_where_the_model_has_it(tiny_run, tiny_config, tmp_path):
     last = tiny_config.set({"model.class_token": "last"})
-    run, given = RunDirectory(tmp_path), VocabularyConfig(file=str(tiny_run.tokenizer))
+    run, given = RunDirectory(tmp_path), VocabularyConfig(file=str(tiny_run.tokenizer_directory))
     for config in (tiny_config, last, tiny_config, last.replace(vocabulary=given)):
         made = made_tokenizer(config, run)
         for tokenizer in (made, load_tokenizer(run.path)):
             assert tokenizer.vocabulary.class_token == config.model.class_token
-            assert tokenizer.vocabulary.pieces == load_tokenizer(tiny_run.tokenizer).vocabulary.pieces
+            assert tokenizer.vocabulary.pieces == load_tokenizer(tiny_run.tokenizer_directory).vocabulary.pieces
         chunk_worker.tokenizer_in.cache_clear()  # it keeps one tokenizer a directory
         dataset.prepare_lengths(config, run)
         stored = InstanceSource(PreparedData.unchecked(run.data(32)), "train").read(range(20))

@@ -27,12 +27,12 @@ def small(tmp_path_factory) -> RunDirectory:
     """A run of a config.json, a tokenizer's marker, measurements and one small checkpoint."""
     run = RunDirectory(tmp_path_factory.mktemp("small"))
     run.open(RunConfig())
-    run.tokenizer.mkdir()
-    run.manifest.write_json(run.tokenizer / "origin.json", {"vocabulary": {"size": 8}, "read": "0123"})
+    run.tokenizer_directory.mkdir()
+    run.manifest.write_json(run.tokenizer_directory / "origin.json", {"vocabulary": {"size": 8}, "read": "0123"})
     log = MetricsLog(run.path, 0)
     for step in (2, 4):
         log.write(step, "train", {"loss": 1.5, "mfu": None})
-    checkpoints = Checkpoints(run.checkpoints, (run.config_file, run.tokenizer), keep=2)
+    checkpoints = Checkpoints(run.checkpoints, (run.config_file, run.tokenizer_directory), keep=2)
     checkpoints.save(4, state_at(5, 3), {"loss": 1.5})
     checkpoints.close()
     log.close()
@@ -55,7 +55,10 @@ READS = {
     "results.json": lambda run: (run.results(4), verify(run)),
     "metrics.jsonl": lambda run: (read_metrics(run.metrics_file), verify(run)),
     "metrics.jsonl, training on": lambda run: MetricsLog(run.path, 4).close(),
-    "tokenizer/origin.json": lambda run: (_is_current({"read": None}, run.tokenizer / "origin.json"), verify(run)),
+    "tokenizer/origin.json": lambda run: (
+        _is_current({"read": None}, run.tokenizer_directory / "origin.json"),
+        verify(run),
+    ),
 }
 """How commands read each file of a run."""
 

@@ -32,7 +32,7 @@ def checkpoint(run: RunDirectory, step: int) -> Path:
     path = run.checkpoints / f"{step:08d}"
     path.mkdir(parents=True, exist_ok=True)
     (path / "numbers").write_bytes(bytes(step))
-    make_complete(path, (run.config_file, run.tokenizer), step, {"loss": 1.0}, None)
+    make_complete(path, (run.config_file, run.tokenizer_directory), step, {"loss": 1.0}, None)
     return path
 
 

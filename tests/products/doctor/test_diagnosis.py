@@ -126,7 +126,7 @@ def test_no_language_is_advised_where_the_declared_or_the_found_one_is_not_known
 
 
 def test_a_vocabulary_of_another_language_is_not_worth_keeping(config, tiny_run, tmp_path):
-    given = config.change(vocabulary={"file": str(tiny_run.tokenizer / "vocab.txt")})
+    given = config.change(vocabulary={"file": str(tiny_run.tokenizer_directory / "vocab.txt")})
     text = "\n\n".join(f"{GERMAN} {number}" for number in range(40)).encode()
     _, advice = diagnosed(given, tmp_path / "a.txt", text)
     (line,) = [line for line in advice if "given vocabulary" in line]
