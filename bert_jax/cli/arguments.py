@@ -168,24 +168,14 @@ class Arguments(Settings):
             (arguments.setdefault(group, {}) if group else arguments)[name] = values[flag.name]
         if config:
             settings = {flag.field: values[flag.name] for flag in flags if not flag.is_argument and flag.name in values}
-            if run:
-                settings = cls._of_run(cast(AnyRunConfig, config), run, settings)
+            if run and "workdir" in cls.model_fields:  # places that the command reads and that only the run names
+                names = {flag.field for flag in cls.used_flags(config)}
+                check_recorded_places(cast(AnyRunConfig, config), run, names - settings.keys())
             arguments[CONFIG] = config = config.set(settings)
             refuse_unused(config, settings)
         parsed = cls(**arguments)
         parsed._run_of_config, parsed._opened = run, opened
         return parsed
-
-    @classmethod
-    def _of_run(cls, config: AnyRunConfig, run: Place, settings: dict[str, object]) -> dict[str, object]:
-        """The `settings` of the command line, with those that must be reset in `config`, a run's config, because of
-        them. If the command has --workdir, checks the places that it reads and that only the run names."""
-        if "workdir" in cls.model_fields:
-            names = {flag.field for flag in cls.used_flags(config)}
-            check_recorded_places(config, run, names - settings.keys())
-        if "vocabulary.file" in settings:  # the recorded size is that of the run's own vocabulary
-            return {"model.vocabulary_size": None, **settings}
-        return settings
 
 
 class RunArguments(Arguments):

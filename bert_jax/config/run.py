@@ -93,12 +93,15 @@ class RunConfig(TrainingConfig):
     def set(self, values: Mapping[str, Any]) -> Self:
         """A validated copy, as by `Settings.set`. A size or kind of the vocabulary that is set beside `init` asks for
         this vocabulary in place of the model's: it turns `vocabulary.exchange` on unless `values` has that too. The
-        tables of the model then have the vocabulary's size. `distillation.settings` is reset if the teacher, or what is
-        learned from it, changes. With `init_layers` the model has as many layers unless `values` has another number."""
+        tables of the model then have the vocabulary's size, as they have that of a `vocabulary.file`.
+        `distillation.settings` is reset if the teacher, or what is learned from it, changes. With `init_layers` the
+        model has as many layers unless `values` has another number."""
         names = {name.replace("-", "_") for name in values}
         given = bool(values.get("init", self.init) or self.vocabulary.exchange)
         if given and names & {"vocabulary.size", "vocabulary.kind"} and "vocabulary.exchange" not in names:
             values = {**values, "vocabulary.exchange": True}
+        if values.get("vocabulary.file"):  # a recorded size is that of another vocabulary
+            values = {"model.vocabulary_size": None, **values}
         if str(values.get("vocabulary.exchange")) == "True":
             values = {"model.vocabulary_size": None, "model.word_rows": None, **values}
         layers = values.get("init_layers", values.get("init-layers"))

@@ -7,6 +7,7 @@ from conftest import story
 from stages import parameters, train_on_eight
 
 from bert_jax.config.data import VocabularyConfig
+from bert_jax.config.model import ModelConfig
 from bert_jax.config.run import RunConfig
 from bert_jax.config.training import Phase
 from bert_jax.inference.bert import load
@@ -123,6 +124,13 @@ def test_a_size_beside_init_asks_for_an_exchange(tiny_run):
     config = RunConfig().set({"init": str(tiny_run.path), "vocabulary.size": 300})
     assert config.vocabulary.exchange and config.model.vocabulary_size is None
     assert not RunConfig().set({"vocabulary.size": 300}).vocabulary.exchange
+
+
+def test_a_recorded_size_is_that_of_the_vocabulary_of_then():
+    recorded = RunConfig(model=ModelConfig(vocabulary_size=99))
+    assert recorded.set({"vocabulary.file": "vocab.txt"}).model.vocabulary_size is None
+    assert recorded.set({"vocabulary.file": "v", "model.vocabulary_size": 98}).model.vocabulary_size == 98
+    assert recorded.set({"seed": 5, "vocabulary.file": None}).model.vocabulary_size == 99
 
 
 def test_sparsemax_projects_onto_the_simplex():
