@@ -176,7 +176,7 @@ def _prospect(case: Case, batch_sizes: tuple[int, ...], settings: list[str]) -> 
 
 def run_bench(flags: list[str], minutes: float) -> Attempt:
     """Runs bench with these arguments in a process of its own."""
-    command = ["bash", "-c", BENCH, "bench", sys.executable, "-P", "-m", "bert_jax.cli.main", "bench", *flags]
+    command = ["bash", "-c", BENCH, "bench", sys.executable, "-P", "-m", "bert_jax", "bench", *flags]
     try:
         ended = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=60 * minutes)
     except subprocess.TimeoutExpired:

@@ -381,7 +381,7 @@ def command(*arguments, **environment: str) -> subprocess.Popen:
 
 def command_of_a_shell(*arguments, **environment: str) -> subprocess.Popen:
     """`command`, in a Python that is started for it, as users have it: imports take it seconds."""
-    return subprocess.Popen([sys.executable, "-m", "bert_jax.cli.main", *map(str, arguments)], **_ways(environment))
+    return subprocess.Popen([sys.executable, "-m", "bert_jax", *map(str, arguments)], **_ways(environment))
 
 
 def _ways(environment: dict[str, str]) -> dict[str, Any]:

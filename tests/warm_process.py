@@ -19,9 +19,9 @@ from collections.abc import Mapping
 
 COMMAND = """
 import sys
-import bert_jax.cli.main
-sys.modules["__main__"] = bert_jax.cli.main  # what a spawned worker imports, as after python -m bert_jax.cli.main
-bert_jax.cli.main.main()
+import bert_jax.__main__
+sys.modules["__main__"] = bert_jax.__main__  # what a spawned worker finds, as after python -m bert_jax
+bert_jax.__main__.main()
 """
 """The program of `bert-jax ...`."""
 

@@ -163,7 +163,3 @@ def _print_unraisable(unraisable) -> None:
     known = interruption.interrupted(error) or str(error) == _LATE or (error and disk_error_number(error))
     if not known:
         sys.__unraisablehook__(unraisable)
-
-
-if __name__ == "__main__":
-    main()

@@ -42,7 +42,7 @@ def supervise() -> None:
             here.written_to(int(supervised))
         die_with_parent()
         return
-    line = [sys.executable, "-P", "-m", "bert_jax.cli.main", *sys.argv[1:]]
+    line = [sys.executable, "-P", "-m", "bert_jax", *sys.argv[1:]]
     # The child writes its whereabouts to a file, since it can't print them when JAX aborts it.
     with tempfile.TemporaryFile() as whereabouts:
         number = whereabouts.fileno()

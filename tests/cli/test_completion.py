@@ -59,7 +59,7 @@ def test_a_shell_completes_settings_values_and_files(shell, tmp_path, monkeypatc
     script = SCRIPTS[shell]
     command = tmp_path / "bin" / "bert-jax"
     command.parent.mkdir()
-    command.write_text(f'#!/bin/sh\nexec {sys.executable} -P -m bert_jax.cli.main "$@"\n')
+    command.write_text(f'#!/bin/sh\nexec {sys.executable} -P -m bert_jax "$@"\n')
     command.chmod(0o755)
     monkeypatch.setenv("PATH", f"{command.parent}:{os.environ['PATH']}")
     assert completed(shell, script, "bert-jax pretrain demo --model.num-l") == {"--model.num-layers"}

@@ -14,7 +14,7 @@ from bert_jax.cli.commands import COMMANDS, arguments_of
 from bert_jax.cli.main import run
 from bert_jax.instances.prepared_data import PreparedData
 
-SHELL = [sys.executable, "-m", "bert_jax.cli.main"]
+SHELL = [sys.executable, "-m", "bert_jax"]
 
 
 @pytest.mark.long
