@@ -12,25 +12,26 @@ cd "$(dirname "$0")/.."
 . launch/setup.sh
 usage launch/test.sh "$@"
 
+files=()
 case " $* " in
   *" --tier full "* | *" --tier slow "* | *" --tier=full "* | *" --tier=slow "*)
     install full
-    files=($(find tests -name 'test_*.py' | LC_ALL=C sort))
+    while IFS= read -r file; do files+=("$file"); done < <(find tests -name 'test_*.py' | LC_ALL=C sort)
     ;;
-  *)
-    install test
-    files=()
-    ;;
+  *) install test ;;
 esac
 for word in "$@"; do # the caller chooses files
   if [ -e "${word%%::*}" ]; then files=(); fi
 done
+
 # Runs pytest. A process of tests that dies ends the run: pytest-xdist 3.8 may wait for ever where one is replaced (its
 # issue 1378).
 run_tests() { "$VENV/bin/python" -m pytest --dist loadfile --no-loadscope-reorder --max-worker-restart 0 "$@"; }
-# All files in three runs, the first that fails is the last: libraries keep about 30 MB for each minute of tests.
-per_run=$(((${#files[@]} + 2) / 3))
-for ((first = 0; first < ${#files[@]}; first += per_run)); do
-  run_tests "$@" "${files[@]:first:per_run}"
+
+# Every test: a quarter of the files at a time, since libraries keep about 30 MB for each minute of tests. The first
+# quarter that fails is the last.
+quarter=$(((${#files[@]} + 3) / 4))
+for ((first = 0; first < ${#files[@]}; first += quarter)); do
+  run_tests "$@" "${files[@]:first:quarter}"
 done
 if [ ${#files[@]} = 0 ]; then run_tests "$@"; fi
