@@ -72,7 +72,7 @@ def write_run():
         place.path.mkdir()
         phase = Phase(steps=1, length=model.task.max_length, batch_size=2)
         write_config(place.config_file, FinetuneConfig(task=model.task).run_config(model.config, model.task, "", phase))
-        model.tokenizer.save(place.tokenizer)
-        write_model(place.checkpoints, model.params, (place.config_file, place.tokenizer))
+        model.tokenizer.save(place.tokenizer_directory)
+        write_model(place.checkpoints, model.params, (place.config_file, place.tokenizer_directory))
 
     return write

@@ -55,7 +55,7 @@ def test_data_of_other_settings_are_not_taken_for_those_of_the_run(tiny_config, 
     assert planned(tiny_config, untrained.path)["data, length 32"].startswith("there: ")
     other = tiny_config.replace(data=tiny_config.data.replace(dupe_factor=3))
     assert planned(other, untrained.path)["data, length 32"].endswith("with other settings, and is deleted")
-    shutil.rmtree(untrained.tokenizer)  # without which nothing is known of their settings
+    shutil.rmtree(untrained.tokenizer_directory)  # without which nothing is known of their settings
     assert planned(other, untrained.path)["data, length 32"].startswith("there: ")
 
 

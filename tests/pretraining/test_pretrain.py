@@ -126,7 +126,7 @@ def test_phases_follow_one_another(tiny_config, untrained):
 
 def test_data_of_another_kind_is_refused_for_a_run_under_way(tiny_config, tiny_copy):
     tiny_copy.results_file.unlink()
-    vocab = tiny_copy.tokenizer / "vocab.txt"
+    vocab = tiny_copy.tokenizer_directory / "vocab.txt"
     pieces = vocab.read_text().split("\n")
     vocab.write_text("\n".join([*pieces[:-3], *reversed(pieces[-3:-1]), ""]))
     with pytest.raises(RunError, match="tokenizer/vocab.txt is not as it was written; put a good copy in its place"):

@@ -180,7 +180,7 @@ def test_such_a_vocabulary_serves_the_whole_job(run_of_kind):
     best = bert.fill_mask("The old [MASK] sees the [MASK].")[1][0][0]
     assert {best, best.replace("▁", "Ġ")} & bert.tokenizer.vocabulary.ids.keys()
     files = {bert.tokenizer.file_name, "tokenizer_config.json", "origin.json"}
-    assert {path.name for path in run_of_kind.tokenizer.iterdir()} == files
+    assert {path.name for path in run_of_kind.tokenizer_directory.iterdir()} == files
     assert evaluate_run(run_of_kind).held_out_sequences
 
 
