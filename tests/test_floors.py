@@ -27,7 +27,9 @@ FLOORS = {
     "products": 9,
     "cli": 10,
 }
-MODULES = sorted(path for path in ROOT.rglob("*.py") if path != ROOT / "__init__.py")
+ABOVE = "__init__.py", "__main__.py"
+"""The package's own modules, which have no floor."""
+MODULES = sorted(path for path in ROOT.rglob("*.py") if path.parent != ROOT or path.name not in ABOVE)
 
 
 def room(path: Path) -> str:
