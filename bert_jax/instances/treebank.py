@@ -105,10 +105,10 @@ class TaggedSource(InstanceSource):
         return self._tagged[number - len(self)] if number in self.tagged else super()._record(number)
 
 
-def read_treebank(path: str) -> tuple[TaggedSentence, ...]:
+def read_treebank(path: str, setting: str = "objective.tags") -> tuple[TaggedSentence, ...]:
     """The sentences of a treebank, CoNLL-U or columns of CoNLL. Raises UsageError, with the line, for a file that can't
-    be read or has other columns or other tags."""
-    format, shown = format_of(path), Setting("objective.tags", path)
+    be read or has other columns or other tags. `setting`: the one that names the file, for messages."""
+    format, shown = format_of(path), Setting(setting, path)
     if format not in ("conllu", "conll"):
         raise UsageError(
             f"{shown}: expected a treebank, a file named .conllu with the ten columns of CoNLL-U, or .conll with the "

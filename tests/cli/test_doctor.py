@@ -19,7 +19,7 @@ def test_the_doctor_prints_one_object(doctor):
 
 @pytest.mark.long
 def test_the_doctor_prints_tables_and_orders_approaches_with_models(doctor, tiny_run, tmp_path):
-    (tmp_path / "tags.conllu").touch()
+    (tmp_path / "tags.conllu").write_text("1\thouse\thouse\tNOUN\t_\t_\t0\troot\t_\t_\n")
     shown = doctor("--models", tiny_run.path, "--tags", tmp_path / "tags.conllu")
     for heading in ("Languages", "Sequences of the whole text", "Vocabularies", "Its time"):
         assert heading in shown
@@ -31,6 +31,18 @@ def test_the_doctor_prints_tables_and_orders_approaches_with_models(doctor, tiny
     assert lines[start + 6].startswith(f"   bert-jax pretrain adapt --init {tiny_run.path} --workdir RUN")
     assert [line[:2] for line in lines[start + 1 : start + 16 : 3]] == ["1.", "2.", "3.", "4.", "5."]
     assert lines[start + 16] == "What to change"
+
+
+def test_a_treebank_is_read_before_the_text(corpus, config_file, refused, tmp_path):
+    (tmp_path / "notes.md").write_text("some notes")
+    (tmp_path / "empty.conllu").touch()
+    for file, words in {
+        "notes.md": "notes.md: expected a treebank, a file named .conllu",
+        "empty.conllu": "has no word with a part of speech; give a treebank",
+        "absent.conllu": "absent.conllu",
+    }.items():
+        message = refused("doctor", corpus, "--config", config_file, "--tags", tmp_path / file)
+        assert words in message and "objective" not in message
 
 
 @pytest.mark.long

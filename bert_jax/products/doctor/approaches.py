@@ -6,7 +6,6 @@ import math
 import re
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from pathlib import Path
 from typing import NamedTuple
 
 from bert_jax.config.data import DataConfig
@@ -22,10 +21,9 @@ from bert_jax.pretraining.sample_preparation import trained_tokenizer
 from bert_jax.records.corpus import Document
 from bert_jax.records.filters import are_same_language
 from bert_jax.run.config_files import load_config
-from bert_jax.run.opened_models import OpenedModels
 from bert_jax.run.trained_model import TrainedModel
 from bert_jax.system.bucket import Place
-from bert_jax.system.errors import UsageError, command_line
+from bert_jax.system.errors import command_line
 from bert_jax.system.figures import Figures, three_digits
 from bert_jax.system.progress import print_line, say
 from bert_jax.text.merged_letters import merged_letters
@@ -150,13 +148,6 @@ class _Suitability(NamedTuple):
         """Whether its vocabulary splits the text well enough to be kept for this budget."""
         most_times = MOST_TIMES_UNADAPTED if budget.is_small else MOST_TIMES_PIECES
         return self.writes and self.times <= most_times and not self.merged
-
-
-def open_models(names: Sequence[str], tags: str | None, opened: OpenedModels) -> dict[str, TrainedModel]:
-    """The models by their names. Raises UsageError if one can't be read, or if there is no treebank `tags`."""
-    if tags and not Path(tags).is_file():
-        raise UsageError(f"--tags={tags}: there is no such file; give a treebank in CoNLL-U")
-    return {name: opened.model(name) for name in names}
 
 
 class ApproachFinder:
@@ -288,8 +279,9 @@ class ApproachFinder:
             name = language_name(self._language)
             is_included = any(are_same_language(code, self._language) for code in codes) if codes else is_included
         if not (codes and self._language):
-            known_by = f"estimated: {whole:.0%} of the words are one piece, {FEWEST_WHOLE:.0%} count as yes"
-        return is_included, f"{name} {'' if is_included else 'not '}among its languages, {known_by}"
+            known = f"at least {FEWEST_WHOLE:.0%} in a language that a model knows"
+            known_by = f"by an estimate: {whole:.0%} of the words are one piece, and {known}"
+        return is_included, f"{name} is {'' if is_included else 'not '}among its languages, {known_by}"
 
     def _estimate(self, shape: ModelConfig, time_of_flop: Estimate) -> Estimate:
         config, phase = self._config, _TRAINING

@@ -5,6 +5,7 @@ from collections.abc import Sequence
 from typing import Annotated
 
 from bert_jax.config.run import RunConfig
+from bert_jax.instances.treebank import read_treebank
 from bert_jax.model.size import num_parameters, train_flops
 from bert_jax.pretraining.fitting import MOST_PASSES
 from bert_jax.pretraining.mixture import SourceShare, draws
@@ -17,7 +18,7 @@ from bert_jax.pretraining.sample_preparation import (
     common_vocabulary,
     prepare_sample,
 )
-from bert_jax.products.doctor.approaches import Approach, ApproachFinder, open_models, print_approaches
+from bert_jax.products.doctor.approaches import Approach, ApproachFinder, print_approaches
 from bert_jax.products.doctor.survey import Fault, Survey, TextShare
 from bert_jax.records.corpus import open_corpus
 from bert_jax.records.corpus_reading import reading_of_samples
@@ -150,7 +151,9 @@ def diagnose(
     a model from scratch, also on the treebank `tags`. `minutes`: those that a pretraining may take on this machine;
     None: a small budget. Raises UsageError if a model or the treebank can't be read, or if there is no or too little
     text."""
-    by_name = open_models(models, tags, opened)
+    by_name = {name: opened.model(name) for name in models}
+    if tags:
+        read_treebank(tags, "tags")  # raises now what the advised training would raise
     found, samples = _diagnosed(config, opened)
     sources = found.sources if isinstance(found, MixtureDiagnosis) else [found]
     languages, here = {*map(_language, sources)}, found.hours[0]

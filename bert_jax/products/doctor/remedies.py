@@ -91,11 +91,11 @@ def _languages(diagnosis: SourceDiagnosis, config: RunConfig) -> Iterator[Change
         declared = most.name
     others = [share for share in known if not are_same_language(share.name, declared) and share.share >= _MOST_OTHER]
     if others and not config.data.language_filter:
-        names = ", ".join(f"{share.share:.1%} {language_name(share.name)}" for share in others)
+        names = ", ".join(f"{share.share:.1%} in {language_name(share.name)}" for share in others)
         codes = " ".join(share.name for share in others)
         keep = f"a source of its own for each language, with --data.language {declared} {codes}"
         change = f"to drop it, --data.language-filter; to keep it, {keep}"
-        yield Change(reason=f"part of the text is in {names}", change=change)
+        yield Change(reason=f"part of the text is in other languages: {names}", change=change)
 
 
 def _of_fault(fault: Fault, diagnosis: SourceDiagnosis, config: RunConfig) -> Iterator[Change]:
