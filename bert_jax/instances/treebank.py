@@ -18,6 +18,7 @@ from bert_jax.instances.shards import InstanceSource, encode_instances
 from bert_jax.records.formats import format_of
 from bert_jax.records.record import RowFormat
 from bert_jax.records.sources import held_records
+from bert_jax.system.bucket import place_of
 from bert_jax.system.content import content_hash
 from bert_jax.system.errors import Setting, UsageError, quoted
 from bert_jax.text.tokenizer import Tokenizer
@@ -109,6 +110,8 @@ def read_treebank(path: str, setting: str = "objective.tags") -> tuple[TaggedSen
     """The sentences of a treebank, CoNLL-U or columns of CoNLL. Raises UsageError, with the line, for a file that can't
     be read or has other columns or other tags. `setting`: the one that names the file, for messages."""
     format, shown = format_of(path), Setting(setting, path)
+    if not place_of(path).exists():
+        raise UsageError(f"{shown}: there is no such file; give a treebank in CoNLL-U")
     if format not in ("conllu", "conll"):
         raise UsageError(
             f"{shown}: expected a treebank, a file named .conllu with the ten columns of CoNLL-U, or .conll with the "
