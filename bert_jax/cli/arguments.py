@@ -16,7 +16,7 @@ from bert_jax.config.run import RunConfig
 from bert_jax.config.settings import Settings
 from bert_jax.config.unused import refuse_unused
 from bert_jax.interchange.model_path import local_place
-from bert_jax.run.config_files import AnyConfig, config_source, load_config, run_given_as_config
+from bert_jax.run.config_files import AnyConfig, config_source, open_config
 from bert_jax.run.opened_models import OpenedModels
 from bert_jax.run.recorded_config import check_recorded_places, is_elsewhere
 from bert_jax.system.bucket import Place, place_of
@@ -72,7 +72,7 @@ class Arguments(Settings):
     """Other forms of the command, by the flags that ask for them: {"--extend": Extend}."""
 
     _run_of_config: Place | None = PrivateAttr(None)
-    _opened: OpenedModels | None = PrivateAttr(None)
+    _opened: OpenedModels = PrivateAttr(default_factory=OpenedModels)
 
     def execute(self) -> None:
         """Does what the command is for. Raises errors of bert_jax.system.errors."""
@@ -86,7 +86,6 @@ class Arguments(Settings):
     @property
     def opened(self) -> OpenedModels:
         """The models that the command opens, also to read CONFIG."""
-        self._opened = self._opened or OpenedModels()
         return self._opened
 
     @classmethod
@@ -146,12 +145,10 @@ class Arguments(Settings):
         """Parses a command line. Raises UsageError for a wrong one, and SystemExit after printing help."""
         defaults, rest, help_flags = cls.defaults(), words, set(HELP_FLAGS) & set(words)
         config: AnyConfig | None = None
-        run, opened = None, None
+        run, opened = None, OpenedModels()
         if defaults and words and not words[0].startswith("-"):
             kinds, rest = cls.config_kinds(), words[1:]
-            if run := run_given_as_config(words[0], *kinds):
-                opened = OpenedModels()
-            config = load_config(words[0], *kinds, opened=opened)
+            config, run = open_config(words[0], *kinds, opened=opened)
         if help_flags:
             print(cls.help(config, everything="--help-all" in help_flags), end="")
             raise SystemExit(0)

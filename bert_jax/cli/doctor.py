@@ -42,10 +42,10 @@ class Doctor(JsonArguments):
         from bert_jax.config.fitted import ScratchConfig
         from bert_jax.config.run import RunConfig
         from bert_jax.records.corpus import open_corpus
-        from bert_jax.run.config_files import load_config, run_given_as_config
+        from bert_jax.run.config_files import open_config
 
-        config = load_config(self.config, RunConfig, opened=self.opened)
-        if run := run_given_as_config(self.config, RunConfig):  # the text is for the run's vocabulary
+        config, run = open_config(self.config, RunConfig, opened=self.opened)
+        if run:  # the text is for the run's vocabulary
             config = config.replace(init=str(run), vocabulary=config.vocabulary.replace(file=None))
         phases = {f"phases.{number}.languages": None for number in range(len(config.phases))}
         mixed = {

@@ -4,7 +4,7 @@ import difflib
 import functools
 import runpy
 from pathlib import Path
-from typing import NamedTuple, TypeVar
+from typing import Generic, NamedTuple, TypeVar
 
 from pydantic import BaseModel
 from rich.pretty import pretty_repr
@@ -40,6 +40,13 @@ class NamedConfig(NamedTuple):
     def summary(self) -> str:
         """The first sentence of the text."""
         return first_sentence(" ".join(self.text.partition("\n\n")[0].split()))
+
+
+class OpenedConfig(NamedTuple, Generic[Config]):
+    """A config, and the place of the run or published model that gave it; None for one of a file or of a name."""
+
+    config: Config
+    run: Place | None
 
 
 def configs_directory() -> Path:
@@ -90,9 +97,14 @@ def find_config(name: str) -> NamedConfig | None:
     return catalogue().get(name) or next(same, None)
 
 
-def load_config(
+def load_config(name_or_path: str, kind: type[Config], *alternatives: type[Config]) -> Config:
+    """The config that `open_config` gives. Raises what that does."""
+    return open_config(name_or_path, kind, *alternatives).config
+
+
+def open_config(
     name_or_path: str, kind: type[Config], *alternatives: type[Config], opened: OpenedModels | None = None
-) -> Config:
+) -> OpenedConfig[Config]:
     """Loads a config: from a Python file (.py) that builds a `kind` named `config`, by a name of `bert-jax configs`, or
     from a run or published model. A run gives its own config, pretrained or fine-tuned, if there are `alternatives`;
     otherwise, like a published model, its `pretraining_settings`. `opened`: what a command keeps of the models that it
@@ -102,13 +114,14 @@ def load_config(
     anything that isn't such a config, and for any exception that the file raises.
     """
     path, kinds = place_of(name_or_path), (kind, *alternatives)
-    if run := run_given_as_config(name_or_path, *kinds):
-        return _config_of_run(run, opened or OpenedModels(), *kinds)
+    is_run = (path / "config.json").is_file() or in_bucket(path) and path.is_dir()
+    if is_run and RunConfig in kinds:
+        return OpenedConfig(_config_of_run(path, opened or OpenedModels(), *kinds), path)
     if not path.is_file():
         named = find_config(name_or_path)
         if named is None:
             raise absent(name_or_path, names_for(kind))
-        return _of_kind(named.config, kinds, named.name)
+        return OpenedConfig(_of_kind(named.config, kinds, named.name), None)
     if path.suffix != ".py":
         names, setting = ("a name or a run", "data.source") if kind is RunConfig else ("a name", "task.train")
         raise UsageError(
@@ -122,7 +135,7 @@ def load_config(
     except Exception as error:
         reason = " ".join(str(error).split())
         raise UsageError(f"{path}: {type(error).__name__}: {reason}") from None
-    return _of_kind(config, kinds, str(path))
+    return OpenedConfig(_of_kind(config, kinds, str(path)), None)
 
 
 def _config_of_run(run: Place, opened: OpenedModels, kind: type[Config], *alternatives: type[Config]) -> Config:
@@ -134,13 +147,6 @@ def _config_of_run(run: Place, opened: OpenedModels, kind: type[Config], *altern
 
         config = pretraining_settings(run, opened)
     return _of_kind(_without_connections(config, run), (kind, *alternatives), str(run))
-
-
-def run_given_as_config(name_or_path: str, *kinds: type) -> Place | None:
-    """The run or published model that is given as CONFIG to a command that takes these kinds of settings, or None."""
-    path = place_of(name_or_path)
-    is_run = (path / "config.json").is_file() or in_bucket(path) and path.is_dir()
-    return path if is_run and RunConfig in kinds else None
 
 
 def _without_connections(config: AnyRunConfig, run: Place) -> AnyRunConfig:

@@ -29,7 +29,7 @@ from bert_jax.products.suite.suite_tables import (
     with_settings,
 )
 from bert_jax.products.suite.tasks import SUITE_TASKS, FineTuning, SuiteTask
-from bert_jax.run.config_files import load_config, run_given_as_config
+from bert_jax.run.config_files import open_config
 from bert_jax.run.recorded_config import check_recorded_places
 from bert_jax.system.bucket import place_of
 from bert_jax.system.errors import UsageError, quoted
@@ -163,8 +163,8 @@ def _tags(tables: SuiteTables, name: str) -> str:
 
 def _recipe(name: str, values: Values) -> RunConfig:
     """The settings of a recipe. Those of a run must not name places elsewhere, and its vocabulary size is dropped."""
-    config = load_config(name, RunConfig)
-    if run := run_given_as_config(name, RunConfig):
+    config, run = open_config(name, RunConfig)
+    if run:
         check_recorded_places(config, run, {re.sub(r"\.\d+$", "", place) for place in config.flat()} - values.keys())
         values = {"model.vocabulary_size": None, **values}
     return with_settings(config, values)
