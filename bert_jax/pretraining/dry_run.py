@@ -3,7 +3,6 @@
 from bert_jax.config.run import RunConfig
 from bert_jax.instances.prepared_data import PreparedData
 from bert_jax.pretraining.dataset import is_outdated
-from bert_jax.pretraining.fitting import fitted
 from bert_jax.pretraining.pretrain import plan_pretraining
 from bert_jax.pretraining.sample_preparation import common_vocabulary, prepare_sample
 from bert_jax.records.corpus import open_corpus
@@ -30,7 +29,7 @@ _WORKERS = (1, 10, 100)
 def pretraining_estimates(config: RunConfig, workdir: Place, opened: OpenedModels) -> Lines:
     """Yields what `bert-jax pretrain` would do in `workdir`. Raises UsageError if it would refuse to start."""
     run = RunDirectory(workdir)
-    plan = plan_pretraining(fitted(config, opened, run), run, opened)
+    plan = plan_pretraining(config, run, opened)
     config, trainer, mesh = plan.config, plan.trainer, plan.mesh
     yield from run_beginning(config, run, mesh)
     yield "vocabulary", _vocabulary(config, run, trainer.objective.model.vocabulary_size)

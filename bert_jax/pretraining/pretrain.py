@@ -103,7 +103,7 @@ def pretrain_opened(
     keep_compiled_programs()
     check_same_settings(config)
     with compiler_checked(config.execution):
-        plan = plan_pretraining(fitted(config, opened, run), run, opened, objective)
+        plan = plan_pretraining(config, run, opened, objective)
         config = plan.config
         with first_alone("prepare"):
             run.open(config)
@@ -149,7 +149,8 @@ def plan_pretraining(
     opened: OpenedModels,
     objective: type[MaskedTokens] | None = None,
 ) -> PretrainingPlan:
-    """Checks settings, sizes and inputs. Raises UsageError, and warns if memory may not suffice. Writes nothing.
+    """Completes a config that leaves settings to the model or the text, and checks settings, sizes and inputs. Writes
+    nothing; warns if memory may not suffice. Raises UsageError.
 
     `objective`: the class that objective.class_name names.
     """
@@ -158,6 +159,7 @@ def plan_pretraining(
             f"{Setting('objective.class_name', name)} names a class of a Python program; train with "
             f"bert_jax.pretrain(config, workdir, objective={name})"
         )
+    config = fitted(config, opened, run)
     mesh = make_mesh(config.mesh)
     for phase in config.phases:
         check_batch_size(phase.batch_size, config.execution.accumulation, mesh)

@@ -123,5 +123,5 @@ def test_a_flag_that_a_message_names_can_be_given_to_a_command_that_has_a_shorte
     evaluate = arguments_of("evaluate")
     full = "RUN --data.source F --task.format csv --task.columns a b --data.language de --objective.units word"
     short = "RUN --data F --format csv --columns a b --language de --units word"
-    assert evaluate.parse(full.split()) == evaluate.parse(short.split())
+    assert dict(evaluate.parse(full.split())) == dict(evaluate.parse(short.split()))
     assert evaluate.parse(["RUN", "--task.dev", "F"]).data == "F"
