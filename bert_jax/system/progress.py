@@ -134,11 +134,13 @@ def complain(reason: str) -> None:
 
 
 def duration(seconds: float) -> str:
-    """`seconds` as text: 8.4 s, 3:07, 2:15:00."""
+    """`seconds` as text: 8.4 s, 3:07, 2:15:00, 12 days."""
     if seconds < 60:
         return f"{seconds:.1f} s"
     minutes, rest = divmod(round(seconds), 60)
     hours, minutes = divmod(minutes, 60)
+    if hours >= 100:
+        return f"{seconds / 86_400:,.0f} days"
     return f"{hours}:{minutes:02d}:{rest:02d}" if hours else f"{minutes}:{rest:02d}"
 
 

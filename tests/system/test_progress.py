@@ -10,7 +10,10 @@ from rich.text import Text
 from bert_jax.system import journal, progress
 
 
-@pytest.mark.parametrize("seconds, text", [(0.04, "0.0 s"), (59.94, "59.9 s"), (187, "3:07"), (8100, "2:15:00")])
+@pytest.mark.parametrize(
+    "seconds, text",
+    [(0.04, "0.0 s"), (59.94, "59.9 s"), (187, "3:07"), (8100, "2:15:00"), (359_000, "99:43:20"), (1e6, "12 days")],
+)
 def test_durations_read_well(seconds, text):
     assert progress.duration(seconds) == text
 
