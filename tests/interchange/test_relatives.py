@@ -23,6 +23,7 @@ from bert_jax.interchange.tensor_names import to_tensors
 from bert_jax.model.bert import BertForPretraining, Discriminator, completed, parameter_shapes
 from bert_jax.model.kernels.cross_entropy import cross_entropy
 from bert_jax.system.errors import UsageError
+from bert_jax.text.wordpiece import WordPieceTokenizer
 
 FOLDER = Path(__file__).parents[1] / "golden" / "relatives"
 THEIR_NAMES = {"input_ids": "ids", "token_type_ids": "segments", "attention_mask": "mask"}
@@ -129,9 +130,15 @@ def test_what_is_exported_is_what_was_imported(golden, tmp_path):
     assert before.keys() == after.keys() and all(np.array_equal(before[name], after[name]) for name in before)
     again = open_model_directory(tmp_path / "model")
     assert again.config == published.config and again.absent == published.absent
-    inputs = json.loads((tmp_path / "model" / "tokenizer_config.json").read_text())["model_input_names"]
+    settings = json.loads((tmp_path / "model" / "tokenizer_config.json").read_text())
+    vocabulary = published.tokenizer.vocabulary
     takes_segments = golden.config.num_segments > 1 or golden.config.has_query_stream
-    assert ("token_type_ids" in inputs) == (takes_segments and published.tokenizer.vocabulary.frame.segments)
+    assert ("token_type_ids" in settings["model_input_names"]) == (takes_segments and vocabulary.frame.segments)
+    assert settings["model_max_length"] == published.config.max_positions
+    assert settings.get("padding_side") == ("left" if vocabulary.class_token == "last" else None)
+    assert {"do_lower_case", "strip_accents"} <= settings.keys() or not isinstance(
+        published.tokenizer, WordPieceTokenizer
+    )
 
 
 def test_a_pretrained_model_is_exported_as_a_class_that_there_is(golden, tmp_path):
