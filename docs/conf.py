@@ -11,4 +11,3 @@ html_show_sphinx = False
 html_static_path = ["_static"]
 html_css_files = ["manual.css"]
 exclude_patterns = ["build"]
-

@@ -25,12 +25,12 @@ def test_the_doctor_prints_tables_and_orders_approaches_with_models(doctor, tiny
         assert heading in shown
     lines = shown.splitlines()
     start = next(number for number, line in enumerate(lines) if line.startswith("Approaches for this text"))
-    assert lines[start + 1].startswith(f"1. fine-tune {tiny_run.path} as it is, without adapting it: ")
-    assert lines[start + 2] == "   no pretraining"
-    assert lines[start + 3].startswith(f"   bert-jax finetune tags --init {tiny_run.path} --workdir RUN")
-    assert lines[start + 6].startswith(f"   bert-jax pretrain adapt --init {tiny_run.path} --workdir RUN")
-    assert [line[:2] for line in lines[start + 1 : start + 16 : 3]] == ["1.", "2.", "3.", "4.", "5."]
-    assert lines[start + 16] == "What to change"
+    first, second, _, _, fifth, end = (start + 1 + 4 * number for number in range(6))
+    assert lines[first] == f"1. fine-tune {tiny_run.path} as it is, without adapting it"
+    assert "pieces a word" in lines[first + 1] and lines[first + 2] == "   no pretraining"
+    assert lines[first + 3].startswith(f"   bert-jax finetune tags --init {tiny_run.path} --workdir RUN")
+    assert lines[second + 3].startswith(f"   bert-jax pretrain adapt --init {tiny_run.path} --workdir RUN")
+    assert lines[fifth].startswith("5. from scratch") and lines[end] == "What to change"
 
 
 def test_a_treebank_is_read_before_the_text(corpus, config_file, refused, tmp_path):

@@ -339,9 +339,10 @@ def _beginning(readme: Place) -> str:
 
 
 def print_approaches(approaches: Sequence[Approach]) -> None:
-    """Prints each approach with its reason, its time and memory, and its command."""
+    """Prints each approach, and below it its reason, its time and memory, and its command."""
     work = next(approach.estimate.work for approach in approaches if approach.estimate)
     print_line(f"Approaches for this text, the best first; time and memory of {work}")
     for approach in approaches:
         figures = approach.estimate.line()[1] if approach.estimate else "no pretraining"
-        print_line(f"{approach.rank}. {approach.description}: {approach.reason}\n   {figures}\n   {approach.command}")
+        lines = f"{approach.rank}. {approach.description}", approach.reason, figures, approach.command
+        print_line("\n   ".join(lines))

@@ -191,13 +191,14 @@ def _diagnosed(config: RunConfig, opened: OpenedModels) -> tuple[Diagnosis | Mix
 
 
 def _language(source: SourceDiagnosis) -> str | None:
-    """The language that more than half of a source's text is in. If none is found: the declared language if it is one
-    that can't be identified, otherwise None."""
+    """The declared language if it can't be identified, since its text is taken for another language; otherwise that of
+    more than half of a source's text; None if none is found."""
     declared = source.text.language
+    if not is_identifiable(declared):
+        return declared
     known = (share for share in source.languages if share.name not in (UNSURE, UNDETERMINED))
-    if first := next((share.name for share in known if share.share > 0.5), None):
-        return declared if are_same_language(first, declared) else first
-    return None if is_identifiable(declared) else declared
+    first = next((share.name for share in known if share.share > 0.5), None)
+    return declared if first and are_same_language(first, declared) else first
 
 
 def _of_source(

@@ -3,7 +3,7 @@
 import pytest
 from conftest import stories
 
-from bert_jax.products.doctor.diagnosis import _tokens_a_parameter, diagnose, most_epochs
+from bert_jax.products.doctor.diagnosis import _language, _tokens_a_parameter, diagnose, most_epochs
 from bert_jax.products.doctor.remedies import changes
 from bert_jax.products.doctor.survey import DUPLICATES, Fault
 from bert_jax.run.config_files import find_config
@@ -123,6 +123,13 @@ def test_no_language_is_advised_where_the_declared_or_the_found_one_is_not_known
     found, _ = good
     found = found.model_copy(update={"text": found.text.model_copy(update={"language": "yi"})})
     assert not [change for change in changes(found, config) if "--data.language" in change.change]
+
+
+def test_a_declared_language_that_is_taken_for_another_one_is_kept(good):
+    """Ancient Greek (grc) is identified as modern Greek, and its models are to name it."""
+    found, _ = good
+    greek = found.model_copy(update={"text": found.text.model_copy(update={"language": "grc"})})
+    assert _language(greek) == "grc" and _language(found) == "en"
 
 
 def test_a_vocabulary_of_another_language_is_not_worth_keeping(config, tiny_run, tmp_path):
