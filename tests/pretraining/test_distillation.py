@@ -213,11 +213,6 @@ def test_it_goes_on_bit_for_bit_without_the_teachers_files(run, config, tiny_run
         pretrain(moved, RunDirectory(tmp_path / "run"))
 
 
-def test_a_teacher_that_comes_later_is_refused(tiny_config, tiny_run, tiny_copy):
-    with pytest.raises(UsageError, match="is another run: --teacher is null there"):
-        pretrain(tiny_config.replace(teacher=str(tiny_run.path)), tiny_copy)
-
-
 @pytest.mark.long
 def test_eight_devices_train_as_one(run, config, tmp_path):
     train_on_eight(of_kind(config, run.path.name).change(execution={"accumulation": 2}), tmp_path / "run")
@@ -226,6 +221,7 @@ def test_eight_devices_train_as_one(run, config, tmp_path):
         np.testing.assert_allclose(on_eight, [line[name] for line in lines(run)], rtol=2e-4)
 
 
+@pytest.mark.parametrize("run", ["predictions"], indirect=True)
 @pytest.mark.long
 def test_others_read_the_student_without_its_teacher(run, config, tmp_path, capsys):
     bert = bert_jax.load(run.path)
@@ -324,15 +320,3 @@ def test_a_teacher_that_cannot_teach_is_refused_in_one_line(config, tiny_run, tm
 def test_settings_that_do_not_fit_a_teacher_or_have_no_effect_are_refused(config, changes, expected):
     with pytest.raises(UsageError, match=expected):
         refuse_unused(config.set(changes), changes)
-
-
-@pytest.mark.long
-def test_a_command_begins_with_a_layer_of_the_teacher_itself(tiny_run, tmp_path, capsys):
-    teacher, path = str(tiny_run.path), tmp_path / "smaller"
-    words = ["--teacher", teacher, "--init", teacher, "--init-layers", "0", "--phases.0.steps", "1"]
-    assert command(["pretrain", teacher, "--workdir", str(path), *words, "--dry-run"]) == 0
-    shown = "".join(capsys.readouterr().out.replace("│", "").split())  # a long path is broken anywhere
-    assert f"{teacher}:teacher(predictionsattemp" in shown
-    assert command(["pretrain", teacher, "--workdir", str(path), *words]) == 0
-    began = RunDirectory(path).files.pretraining_config
-    assert began.init_layers == (0,) and began.model.num_layers == 1 and began.distillation.weight == 0.5

@@ -31,11 +31,19 @@ def other():
     return train_tokenizer(texts, "bpe", 120, Cleaning.of_training(lowercase=False))
 
 
-@pytest.fixture
+@pytest.fixture(scope="module")
 def exchanging(tiny_run, tiny_config):
     phases = (Phase(steps=2, length=32, batch_size=8, trains="words"), Phase(steps=2, length=32, batch_size=8))
     vocabulary = VocabularyConfig(exchange=True, kind="bpe", size=120)
     return tiny_config.replace(init=str(tiny_run.path), phases=phases, vocabulary=vocabulary)
+
+
+@pytest.fixture(scope="module")
+def run(exchanging, tmp_path_factory):
+    """`exchanging`, trained to its end."""
+    run = RunDirectory(tmp_path_factory.mktemp("exchanged") / "run")
+    pretrain(exchanging, run)
+    return run
 
 
 def leaves(params):
@@ -100,10 +108,12 @@ def test_static_vectors_combine_the_rows_of_a_run(exchanging, tmp_path, monkeypa
 
 
 @pytest.mark.long
-def test_a_text_too_small_for_static_vectors_gives_means(exchanging, tmp_path, capsys):
-    run = RunDirectory(tmp_path / "run")
-    pretrain(exchanging, run)
+def test_a_text_too_small_for_static_vectors_gives_means_and_a_run_goes_on_bit_for_bit_from_its_frozen_phase(
+    exchanging, run, resumed, capsys
+):
+    again = resumed(exchanging, 2, run)
     assert "too few for static vectors" in " ".join(capsys.readouterr().err.split())
+    assert parameters(again.path) == parameters(run.path)
     assert load_tokenizer(run.path).kind == "bpe"
     assert load(run.path).config.vocabulary_size == 120
 
@@ -149,17 +159,9 @@ def test_pursuit_finds_the_atoms_that_a_vector_is_made_of():
 
 
 @pytest.mark.long
-@pytest.mark.parametrize("step", [2, 3])
-def test_frozen_and_free_phases_go_on_bit_for_bit(exchanging, resumed, tmp_path, step):
-    whole = RunDirectory(tmp_path / "whole")
-    pretrain(exchanging, whole)
-    assert parameters(resumed(exchanging, step, whole).path) == parameters(whole.path)
-
-
-@pytest.mark.long
-def test_eight_devices_exchange_and_train_as_one(exchanging, tmp_path):
-    exchanging = exchanging.change(model={"dropout": 0.0, "attention_dropout": 0.0})
-    pretrain(exchanging, RunDirectory(tmp_path / "one"))
+def test_eight_devices_exchange_and_train_as_one(exchanging, run, tmp_path):
     train_on_eight(exchanging, tmp_path / "eight")
-    losses = [[line["loss"] for line in read_metrics(tmp_path / name / "metrics.jsonl")] for name in ("one", "eight")]
+    losses = [
+        [line["loss"] for line in read_metrics(path / "metrics.jsonl")] for path in (run.path, tmp_path / "eight")
+    ]
     np.testing.assert_allclose(*losses, rtol=2e-4)

@@ -7,8 +7,6 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from conftest import command as process_of
-from conftest import faked_devices
 from stages import parameters
 
 import bert_jax
@@ -118,22 +116,6 @@ def test_a_run_learns_and_shows_the_baseline(electra, tmp_path, capsys):
     assert command(["pretrain", str(electra.path), "--workdir", str(tmp_path / "copy")]) == 0
     shown = capsys.readouterr().out
     assert "RTD accuracy" in shown and "always an original" in shown and ".tokens.shape" in shown
-
-
-def test_a_run_is_the_same_on_a_mesh(electra, electra_config, tmp_path):
-    values = electra_config.change(checkpoints={"every": STEPS}).model_dump(mode="json")
-    config_file = tmp_path / "config.py"
-    config_file.write_text(f"from bert_jax.config.run import RunConfig\n\nconfig = RunConfig(**{values!r})\n")
-    (tmp_path / "run").mkdir()
-    for name in ("tokenizer", "data"):
-        (tmp_path / "run" / name).symlink_to(electra.path / name)
-    mesh = ["--mesh.data", 2, "--mesh.fsdp", 2, "--mesh.tensor", 2]
-    process = process_of("pretrain", config_file, "--workdir", tmp_path / "run", *mesh, **faked_devices(8))
-    output, _ = process.communicate(timeout=300)
-    assert process.returncode == 0, output
-    expected, found = (read_metrics(path / "metrics.jsonl") for path in (electra.path, tmp_path / "run"))
-    for name in ("loss", "rtd_replaced"):  # the same tokens are drawn
-        assert [line[name] for line in found] == pytest.approx([line[name] for line in expected], rel=1e-4)
 
 
 def test_the_generator_fills_masks_and_the_discriminator_encodes(electra):
