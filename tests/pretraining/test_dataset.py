@@ -28,6 +28,8 @@ TEXT = stories(60).encode()
 MIDDLE = TEXT.index(b"house", len(TEXT) // 2)
 EDITED = TEXT[:MIDDLE] + b"mouse" + TEXT[MIDDLE + 5 :]
 """Of the same size and with the same ends."""
+FOLDERS = "data/length-32", "data/length-32/chunks", "tokenizer", "checkpoints", "checkpoints/00000001", "tensorboard"
+"""Those of a run, beside `data` itself (test_python_training.py)."""
 
 
 @pytest.fixture
@@ -229,7 +231,7 @@ def test_an_upload_that_was_cut_off_is_done_again_and_nothing_is_prepared_anew(
     assert prepare_lengths(config, run)[32].shards != data.shards and len(prepared) == 2
 
 
-@pytest.mark.parametrize("name", ["data/length-32/chunks", "tokenizer", "checkpoints/00000001", "tensorboard"])
+@pytest.mark.parametrize("name", FOLDERS)
 def test_nothing_is_written_through_a_link(tiny_config, tmp_path, name):
     file = tmp_path / "elsewhere" / "train-00000.array_record"
     file.parent.mkdir()

@@ -293,9 +293,7 @@ def test_slots_of_a_packed_row_hold_all_that_its_sequences_are_asked():
 @pytest.mark.parametrize(
     "units, told",
     [
-        (("wrd",), ["wrd", "word"]),
         (("word", "word:2"), ["names a kind twice"]),
-        (("piece:0.4", "word"), ["weights for some kinds only"]),
         (("piece:0",), ["the weight 0"]),
         (("word:-1",), ["word:-1", "phrase:0.3"]),
         ((), ["units"]),

@@ -271,7 +271,7 @@ def test_a_schedule_has_the_values_worked_out_by_hand(schedule):
         assert float(rate(step)) == pytest.approx(expected, abs=1e-6), step
 
 
-@pytest.mark.parametrize("warmup", [0.0, 0.01, 0.1, 0.5, 0.8])
+@pytest.mark.parametrize("warmup", [0.0, 0.1, 0.8])
 @pytest.mark.parametrize("schedule", RATES)
 def test_whatever_the_number_of_steps_each_has_a_rate_and_one_the_peak(schedule, warmup):
     config = OptimizerConfig(peak_learning_rate=2.0, warmup=warmup, schedule=schedule)
