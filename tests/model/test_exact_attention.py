@@ -29,7 +29,8 @@ def values_and_gradients(tokens, pattern, rate):
 
 @pytest.mark.parametrize(
     "rows, window, causal, rate",
-    [("packed", window, causal, rate) for window in (3, None) for causal in (False, True) for rate in (0.0, 0.3)]
+    [("packed", window, causal, 0.3) for window in (3, None) for causal in (False, True)]
+    + [("packed", window, True, 0.0) for window in (3, None)]
     + [("one sequence a row", 3, True, 0.3), ("one sequence a row", None, False, 0.3)],
 )
 def test_parts_give_what_the_whole_gives(monkeypatch, rows, window, causal, rate):

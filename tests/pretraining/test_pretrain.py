@@ -55,17 +55,6 @@ def test_a_run_leaves_what_the_contract_names(tiny_run, tiny_config):
     assert results["loss"] == pytest.approx(results["mlm_loss"] + results["nsp_loss"])
 
 
-@pytest.mark.long
-def test_the_last_evaluation_gives_the_results(tiny_config, untrained, monkeypatch):
-    """As measuring the last checkpoint does, where results.json is gone."""
-    evaluate, calls = HeldOut.evaluate, []
-    monkeypatch.setattr(HeldOut, "evaluate", lambda self, *given: calls.append(1) or evaluate(self, *given))
-    results = pretrain(tiny_config, untrained).content
-    assert len(calls) == 2  # at steps 6 and 12
-    untrained.results_file.unlink()
-    assert pretrain(tiny_config, untrained).content == results and len(calls) == 3
-
-
 def test_a_finished_run_says_so_and_does_nothing(tiny_run, tiny_config, tiny_copy, monkeypatch, capsys):
     monkeypatch.setattr(pretrain_module, "prepare_data", None)
     again = pretrain(tiny_config, tiny_copy)
@@ -168,13 +157,21 @@ def stopped_in_evaluation(step: int):
         yield
 
 
-def test_a_stop_while_it_is_evaluated_is_not_put_off(tiny_run, tiny_config, untrained):
+def test_a_stop_while_it_is_evaluated_is_not_put_off_and_the_last_evaluation_gives_the_results(
+    tiny_run, tiny_config, untrained, monkeypatch
+):
+    """As measuring the last checkpoint does, where results.json is gone."""
     with stopped_in_evaluation(6):
         pretrain(tiny_config, untrained)
     assert [line["split"] for line in read_metrics(untrained.metrics_file)] == ["train", "train"]
-    pretrain(tiny_config, untrained)
+    evaluate, calls = HeldOut.evaluate, []
+    monkeypatch.setattr(HeldOut, "evaluate", lambda self, *given: calls.append(1) or evaluate(self, *given))
+    results = pretrain(tiny_config, untrained).content
+    assert len(calls) == 2  # at steps 6 and 12
     ours, theirs = (read_metrics(some.metrics_file) for some in (untrained, tiny_run))
     assert without_speed(ours) == without_speed(theirs)
+    untrained.results_file.unlink()
+    assert pretrain(tiny_config, untrained).content == results and len(calls) == 3
 
 
 @pytest.mark.long

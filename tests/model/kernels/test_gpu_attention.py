@@ -22,8 +22,9 @@ from bert_jax.model.sharding import make_mesh, on_mesh
 from bert_jax.system.errors import UsageError
 
 
-@pytest.mark.parametrize("rate", [0.0, 0.1])
-@pytest.mark.parametrize("name", PATTERNS)
+@pytest.mark.parametrize(
+    "name, rate", [(name, 0.1) for name in PATTERNS] + [(name, 0.0) for name in list(PATTERNS)[:4:3]]
+)
 @pytest.mark.long(first=1)
 def test_it_gives_what_the_exact_form_gives(interpreted, name, rate):
     pattern = pattern_of(**PATTERNS[name] | ({"lengths": [[256], [130]]} if name.startswith("several blocks") else {}))
