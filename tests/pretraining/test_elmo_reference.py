@@ -11,11 +11,9 @@ from elmo_models import CONFIG
 h5py, torch = pytest.importorskip("h5py"), pytest.importorskip("torch")
 pytest.importorskip("simple_elmo_pytorch")
 from simple_elmo_pytorch import ElmoBiLmSentence, batch_to_ids
-from simple_elmo_pytorch.models.scalar_mix import ScalarMix
 
 from bert_jax.layout import TokenSequence, lay_out_sequences
 from bert_jax.model.bert import BertForPretraining, init
-from bert_jax.model.heads import TaskHead
 from bert_jax.pretraining.initial import with_spelling
 from bert_jax.text.vocabulary import SPECIAL_PIECES, Vocabulary
 from bert_jax.text.wordpiece import WordPieceTokenizer
@@ -106,14 +104,3 @@ def test_every_layer_equals_the_packages(params, reference):
     for number, layer in enumerate(theirs):
         for row, ids in enumerate(framed):
             np.testing.assert_allclose(ours[number, row, : len(ids)], layer[row, : len(ids)], rtol=0, atol=1e-5)
-
-
-def test_a_mix_of_layers_equals_the_packages():
-    layers = jax.random.normal(jax.random.key(0), (3, 2, 4, 5))
-    weights, gamma = [0.5, -1.0, 2.0], 0.7
-    mix = ScalarMix(3, initial_scalar_parameters=weights)
-    mix.gamma.data.fill_(gamma)
-    expected = mix([torch.tensor(np.asarray(layer)) for layer in layers]).detach().numpy()
-    params = {"mix": jnp.array(weights), "gamma": jnp.array([gamma])}
-    ours = TaskHead(MODEL, 1, mixes=True).apply({"params": params}, layers, method="mixed")
-    np.testing.assert_allclose(ours, expected, rtol=0, atol=1e-6)

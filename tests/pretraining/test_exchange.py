@@ -11,6 +11,7 @@ from bert_jax.config.model import ModelConfig
 from bert_jax.config.run import RunConfig
 from bert_jax.config.training import Phase
 from bert_jax.inference.bert import load
+from bert_jax.instances.prepared_data import PreparedData
 from bert_jax.model.sharding import make_mesh
 from bert_jax.pretraining import exchange
 from bert_jax.pretraining.exchange import combinations
@@ -76,29 +77,15 @@ def test_exchanging_a_vocabulary_for_itself_changes_no_bit(exchanging, tiny_run)
     assert all(before[name].tobytes() == after[name].tobytes() for name in before)
 
 
-def test_exchanging_there_and_back_keeps_shared_rows(exchanging, tiny_run, other, tmp_path):
-    from bert_jax.run.trained_model import save_model
-
-    config = exchanging.change(vocabulary={"initial_rows": "mean"})
-    initial, mesh = open_initial(config, OpenedModels()), make_mesh(config.mesh)
-    there = initial_parameters(initial, config, other, mesh)
-    model = initial.config.replace(vocabulary_size=len(other.vocabulary))
-    save_model(tmp_path / "there", model, there, other, None)
-    returning = open_initial(config.replace(init=str(tmp_path / "there")), OpenedModels())
-    back = initial_parameters(returning, config, initial.tokenizer, mesh)["bert"]["embeddings"]["word"]
-    before = load(tiny_run.path).params["bert"]["embeddings"]["word"]
-    shared = combinations(other, initial.tokenizer, "random", None)
-    kept = np.flatnonzero(~shared.random)
-    assert len(kept) > 40 and np.array_equal(np.asarray(back)[kept], np.asarray(before)[kept])
-
-
 @pytest.mark.long
-def test_static_vectors_combine_the_rows_of_a_run(exchanging, tmp_path, monkeypatch):
+def test_static_vectors_combine_the_rows_of_a_run(exchanging, run, monkeypatch):
     monkeypatch.setattr("bert_jax.pretraining.static_vectors.FEWEST_TOKENS", 10)
     monkeypatch.setattr(exchange, "_FEWEST_SHARED", 10)
-    run = RunDirectory(tmp_path / "run")
-    assert pretrain(exchanging, run).steps == 4
-    [reading] = [reading for reading in run.readings() if "in place" in reading.subject]
+    initial, mesh, readings = open_initial(exchanging, OpenedModels()), make_mesh(exchanging.mesh), []
+    prepared = PreparedData.open(run.data(32))
+    initial_parameters(initial, exchanging, run.files.tokenizer, mesh, prepared, readings.append)
+    [reading] = readings
+    assert reading.subject in {kept.subject for kept in run.readings()}
     facts = [fact for fact in reading.facts if " of 120" in fact.value]
     counts = {fact.name: int(fact.value.split()[0].replace(",", "")) for fact in facts}
     assert counts["kept"] > 40 and counts["combined"] > 10

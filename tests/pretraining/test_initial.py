@@ -49,7 +49,7 @@ def leaves(params):
 
 @pytest.mark.long
 def test_a_run_starts_from_the_newest_checkpoint_of_another_with_a_longer_vocabulary_and_the_models_casing(
-    continued, longer, tiny_run, tmp_path
+    continued, longer, tiny_run, tmp_path, capsys
 ):
     """And starts so again if it has no good checkpoint of its own."""
     still = continued.change(optimizer={"peak_learning_rate": 1e-12})
@@ -65,6 +65,7 @@ def test_a_run_starts_from_the_newest_checkpoint_of_another_with_a_longer_vocabu
         assert len(tokenizer.vocabulary) == 152 and tokenizer.cleaning.lowercase
         for path in complete(run.checkpoints):
             (path / "config.json").write_text("{}")
+    assert "no good checkpoint left (damaged-000000" in capsys.readouterr().err.replace("\n", " ")
 
 
 def test_the_head_of_a_fine_tuned_model_is_left_out(continued):

@@ -9,10 +9,8 @@ import pytest
 from stages import parameters
 
 import bert_jax
-from bert_jax.cli.main import run as command
 from bert_jax.config.model import ModelConfig
 from bert_jax.config.run import RunConfig
-from bert_jax.interchange.model_directory import open_model_directory
 from bert_jax.model.bert import init
 from bert_jax.model.parameters import path_of
 from bert_jax.model.sharding import make_mesh
@@ -73,17 +71,6 @@ def test_a_phase_has_its_own_rotations(run, config):
 
 def test_it_goes_on_bit_for_bit_over_the_change_of_the_phase(run, config, resumed):
     assert parameters(resumed(config, 8, run).path) == parameters(run.path)
-
-
-def test_what_is_exported_is_read_back(run, tmp_path):
-    command(["export", str(run.path), str(tmp_path / "model")])
-    assert json.loads((tmp_path / "model/config.json").read_text())["architectures"] == ["ModernBertForMaskedLM"]
-    published = open_model_directory(tmp_path / "model")
-    assert not published.unused and published.absent == {"bert/pooler", "next_sentence"}
-    ours, theirs = bert_jax.load(run.path), bert_jax.load(tmp_path / "model")
-    text = "the [MASK] sees a dog"
-    for (one, first), (other, second) in zip(ours.fill_mask(text)[0], theirs.fill_mask(text)[0], strict=True):
-        assert one == other and first == pytest.approx(second, abs=1e-5)
 
 
 def test_a_copy_with_another_context_goes_on_from_it(run, config):
