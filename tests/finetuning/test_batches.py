@@ -153,6 +153,7 @@ def test_a_batch_holds_every_text_of_its_groups_in_its_slot():
             for slot in range(2 + example % 2):
                 expected[3 * group + slot] = 3 * example + slot + 1
         assert found == expected and len(found) == there.sum()
+        assert found == texts_of(batches()[number])  # a function of its number, whatever was read before
         assert (batch.ordinal[there] == number * 8 * 3 + batch.slot[there]).all()  # keys come from the place alone
 
 

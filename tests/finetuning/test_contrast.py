@@ -23,7 +23,7 @@ from bert_jax.model.sharding import batch_sharding, make_mesh, on_mesh, placed
 pytestmark = pytest.mark.long
 
 MODEL = ModelConfig(
-    **{"num_layers": 2, "hidden_size": 16, "num_heads": 2, "max_positions": 32, "vocabulary_size": 40},
+    **{"num_layers": 1, "hidden_size": 16, "num_heads": 2, "max_positions": 32, "vocabulary_size": 40},
     initializer_range=0.3,
 )
 TASK = TaskConfig(
@@ -76,19 +76,22 @@ def keys_of(batch):
     return keys.reshape(batch.ordinal.shape)
 
 
-def vectors_of(params, texts, width=None):
-    """Each text's vector, from a row of its own."""
+def vectors_of(params, groups):
+    """The vectors of each group's texts, each from a row of its own."""
+    texts = [text for group in groups for text in group.sequences]
     tokens = jax.tree.map(jnp.asarray, lay_out_sequences(texts, (len(texts), 24), 0))
-    encoder = objective_of()._encoder
-    found = np.asarray(jax.jit(encoder.apply)({"params": params}, tokens)[:, 0], np.float64)[:, :width]
-    return found / np.linalg.norm(found, axis=1, keepdims=True)
+    found = jax.jit(objective_of()._encoder.apply)({"params": params}, tokens)[:, 0]
+    return np.split(np.asarray(found, np.float64), np.cumsum([len(group.sequences) for group in groups])[:-1])
 
 
-def directly(params, order, groups, directions, width):
+def of_unit_length(vectors, width=None):
+    cut = vectors[:, :width]
+    return cut / np.linalg.norm(cut, axis=1, keepdims=True)
+
+
+def directly(groups, vectors, directions):
     """The mean loss of pairs that match, pair by pair, and the number of texts that are left out."""
-    groups = [groups[number] for number in order]
     ids = [[tuple(one.ids) for one in group.sequences] for group in groups]
-    vectors = [vectors_of(params, group.sequences, width) for group in groups]
     pairs = {texts[:2] for texts in map(tuple, ids)}
     total, excluded = 0.0, 0
     for own, (first, second, *_) in enumerate(ids):
@@ -116,9 +119,12 @@ def directly(params, order, groups, directions, width):
 @pytest.mark.parametrize(("directions", "widths"), [("both", ()), ("query", (8, 4))])
 def test_each_first_text_is_told_apart_from_all_others_that_do_not_match_it(params, directions, widths):
     objective = objective_of(directions=directions, widths=widths)
-    groups, batch, order = examples(), batch_of(), batches().record_numbers(0)
+    groups, batch = examples(), batch_of()
+    in_order = [groups[number] for number in batches().record_numbers(0)]
     found = jax.jit(objective.measure)(params, batch, None)
-    expected = [directly(params, order, groups, directions, width) for width in (16, *widths)]
+    vectors = vectors_of(params, in_order)
+    cut = ([of_unit_length(each, width) for each in vectors] for width in (16, *widths))
+    expected = [directly(in_order, each, directions) for each in cut]
     np.testing.assert_allclose(found["task_loss"].value, np.mean([loss for loss, _ in expected]), rtol=1e-5)
     np.testing.assert_allclose(found["excluded"].value, expected[0][1])
     assert expected[0][1] > 1 and found["task_loss"].count == objective.counts(batch)["task_loss"] == 16
@@ -133,7 +139,8 @@ def test_scored_pairs_are_ordered(params):
     task = TASK.replace(scored=True)
     objective, groups, batch = objective_of(scored=True), examples(scored=True), batch_of(task)
     found = jax.jit(objective.measure)(params, batch, None)
-    cosines = [float(np.dot(*vectors_of(params, group.sequences)[:2])) / TASK.temperature for group in groups]
+    unit = map(of_unit_length, vectors_of(params, groups))
+    cosines = [float(first @ second) / TASK.temperature for first, second, *_ in unit]
     scores = [group.target for group in groups]
     pairs = [(low, high) for low in range(16) for high in range(16) if scores[low] < scores[high]]
     loss = np.log(1 + sum(np.exp(cosines[low] - cosines[high]) for low, high in pairs))

@@ -11,6 +11,7 @@ from unittest.mock import Mock
 import jax
 import numpy as np
 import pytest
+from stages import parameters
 
 import bert_jax
 from bert_jax.cli.main import run as bert_jax_command
@@ -55,16 +56,6 @@ def written(path, count: int, seed: int):
         lines.append(f"The {rng.choice(['old', 'green'])} {first} sees the {second} near {third}.\t{label}")
     path.write_text("\n".join(lines) + "\n", encoding="utf-8")
     return str(path)
-
-
-def parameters_of(path: Path) -> dict:
-    """The saved parameters of a run or a checkpoint, as numpy arrays."""
-    model = TrainedModel.open(path)
-    return jax.device_get(model.read(jax.tree.map(lambda _: None, model.shapes)))
-
-
-def same(first: dict, second: dict) -> bool:
-    return jax.tree.all(jax.tree.map(np.array_equal, first, second))
 
 
 def config_file(config: FinetuneConfig, folder: Path) -> str:
@@ -232,7 +223,8 @@ def test_going_on_gives_what_was_not_interrupted(config, finished, tmp_path, eva
         finetune(config, run)
     assert run.newest_step == 16
     results = finetune(config, run).content
-    assert same(*(parameters_of(checkpoint_path(each.checkpoints, 64)) for each in (finished, run)))
+    whole, parts = (parameters(checkpoint_path(each.checkpoints, 64)) for each in (finished, run))
+    assert whole == parts
     assert len(evaluations) == 5 and results == json.loads(finished.results_file.read_text())
     run.results_file.unlink()  # the best checkpoint is measured again
     assert finetune(config, run).content == results and len(evaluations) == 6
@@ -325,24 +317,21 @@ def test_a_probe_trains_the_head_alone_and_tells_of_a_pooler_that_nothing_traine
     pretrained, run = tmp_path / "without_pairs", RunDirectory(tmp_path / "run")
     alone = RunFiles(tiny_run.path).config
     write_config(tmp_path / "config.json", alone.replace(objective=alone.objective.replace(pair="none")))
-    before, carried = parameters_of(tiny_run.path), (tmp_path / "config.json", tiny_run.tokenizer_directory)
+    before, carried = bert_jax.load(tiny_run.path).params, (tmp_path / "config.json", tiny_run.tokenizer_directory)
     write_model(pretrained / "checkpoints", before, carried)
     finetune(config.replace(init=str(pretrained), probe=True, task=config.task.replace(epochs=1.0)), run)
     said = " ".join(capsys.readouterr().err.split())
     assert "without sentence pairs, so the pooler, on which the head stands, was never trained" in said
     assert "which --probe leaves as they are" in said
-    after = parameters_of(run.path)
-    assert same(before["bert"], after["bert"])
+    after = bert_jax.load(run.path).params
+    jax.tree.map(np.testing.assert_array_equal, before["bert"], after["bert"])
     assert np.abs(after["task"]["dense"]["bias"]).max() > 0
     assert RunFiles(run.path).config.model.dropout == 0.0
 
 
-@pytest.mark.parametrize("probe", [True, False], ids=["probe", "whole"])
-@pytest.mark.long(first=1)
-def test_a_mix_of_layers_is_learned_shown_and_read_again(config, tiny_run, probe, tmp_path, capsys):
-    task = config.task.replace(epochs=1.0, mix_layers=True)
-    rate = OptimizerConfig(peak_learning_rate=3e-2 if probe else 1e-3, warmup=0.1)
-    mixing, path = config.replace(probe=probe, task=task, optimizer=rate), tmp_path / "run"
+@pytest.mark.long
+def test_a_mix_of_layers_is_learned_shown_and_read_again(config, tmp_path, capsys):
+    mixing, path = config.replace(task=config.task.replace(epochs=1.0, mix_layers=True)), tmp_path / "run"
     assert bert_jax_command(["finetune", config_file(mixing, tmp_path), "--workdir", str(path)]) == 0
     results = json.loads((path / "results.json").read_text())
     weights, gamma = results["layer_weights"], results["gamma"]
@@ -350,7 +339,6 @@ def test_a_mix_of_layers_is_learned_shown_and_read_again(config, tiny_run, probe
     assert np.ptp(weights) > 1e-4 and gamma != 1.0
     shown = " ".join(f"{weight:.3f}" for weight in weights)
     assert f"weights of the embeddings and of each layer: {shown}; gamma {gamma:.3f}" in capsys.readouterr().out
-    assert same(parameters_of(tiny_run.path)["bert"], parameters_of(path)["bert"]) == probe
     assert bert_jax_command(["evaluate", str(path), "--json"]) == 0
     measured = json.loads(capsys.readouterr().out)
     assert (measured["score"], measured["errors"]) == (results["score"], results["errors"])
@@ -451,7 +439,8 @@ def test_training_ends_where_no_score_has_become_better(config, tmp_path, monkey
         with monkeypatch.context() as patched, contextlib.suppress(StopIteration, RuntimeError):
             patched.setattr(finetune_module, "DevRows", scored(scores))
             finetune(patient, parts)
-    assert same(*(parameters_of(checkpoint_path(run.checkpoints, 16)) for run in (whole, parts)))
+    first, second = (parameters(checkpoint_path(run.checkpoints, 16)) for run in (whole, parts))
+    assert first == second
 
 
 def test_settings_that_do_not_fit_are_refused_before_anything_is_written(config, tmp_path):
@@ -481,7 +470,6 @@ def test_attention_is_checked_for_the_settings_of_the_task(config, tmp_path, mon
         plan_finetuning(asked.replace(compute_dtype="float32"), run)
 
 
-@pytest.mark.long
 def test_random_parameters_keep_the_spelling_of_the_vocabulary(config, tiny_run, tmp_path):
     pretrained = RunFiles(tiny_run.path).config
     model = pretrained.model.replace(
@@ -493,9 +481,9 @@ def test_random_parameters_keep_the_spelling_of_the_vocabulary(config, tiny_run,
     sized = model.replace(vocabulary_size=len(tokenizer.vocabulary))
     params = with_spelling(init_parameters(sized, jax.random.key(0)), sized, tokenizer)
     write_model(tmp_path / "init" / "checkpoints", params, (tmp_path / "config.json", tiny_run.tokenizer_directory))
-    short = config.replace(task=config.task.replace(epochs=1.0, dev=None), from_random=True)
-    finetune(short.replace(init=str(tmp_path / "init")), RunDirectory(tmp_path / "run"))
-    numbers = bert_jax.load(tmp_path / "run").params["bert"]["spelling"]["numbers"]
+    random = config.replace(from_random=True, init=str(tmp_path / "init"))
+    begun = _initial_parameters(plan_finetuning(random, RunDirectory(tmp_path / "run")))
+    numbers = begun["bert"]["spelling"]["numbers"]
     assert np.array_equal(numbers, params["bert"]["spelling"]["numbers"]) and numbers.any()
 
 

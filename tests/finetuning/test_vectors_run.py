@@ -6,7 +6,6 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from stages import parameters
 
 from bert_jax.cli.main import run as bert_jax_command
 from bert_jax.config.finetune import FinetuneConfig, TaskRunConfig
@@ -14,11 +13,9 @@ from bert_jax.config.operation import LoggingConfig
 from bert_jax.config.task import TaskConfig
 from bert_jax.config.training import OptimizerConfig
 from bert_jax.finetuning.finetune import finetune
-from bert_jax.run.checkpoint_manifest import checkpoint_path
 from bert_jax.run.run_directory import RunDirectory
 from bert_jax.run.run_files import RunFiles
 from bert_jax.run.trained_model import TrainedModel
-from bert_jax.system.errors import Interrupted
 
 STANDS_FOR = dict(zip("abcdefgh", "mnoprstu", strict=True))
 
@@ -74,17 +71,6 @@ def test_vectors_find_what_words_do_not(finished):
     planned = RunFiles(finished.path).config
     assert isinstance(planned, TaskRunConfig) and planned.task.most_negatives == 1 and not planned.task.scored
     assert "pooler" not in TrainedModel.open(finished.path).shapes["bert"]
-
-
-@pytest.mark.long
-def test_going_on_gives_what_was_not_interrupted(config, finished, tmp_path, evaluations):
-    run = RunDirectory(tmp_path / "run")
-    with pytest.raises(Interrupted):
-        finetune(config, run)
-    assert run.newest_step == 20
-    assert finetune(config, run).content == json.loads(finished.results_file.read_text())
-    first, second = (parameters(checkpoint_path(each.checkpoints, 60)) for each in (finished, run))
-    assert first == second
 
 
 def test_it_is_measured_again_and_on_pairs_with_scores_and_compares_pairs(finished, config, tmp_path, capsys):
