@@ -2,11 +2,14 @@
 
 import json
 import shutil
+from pathlib import Path
 
 import pytest
 
 import bert_jax
 from bert_jax.cli.main import run
+from bert_jax.products.suite.measuring import TokenTimes
+from bert_jax.products.suite.processes import Processes
 from bert_jax.products.suite.texts import tokens_of_rows
 from bert_jax.products.suite.verdict_sentences import verdict_sentences
 from bert_jax.run.trained_model import TrainedModel
@@ -44,8 +47,7 @@ dev = "absent.bio"
 
 OF_EACH = """
 vocabulary = "own"
-[budget]
-seconds = 60
+budget.seconds = 60
 [[models]]
 path = "each"
 [[models]]
@@ -71,9 +73,13 @@ SPLITS = {"train": ["tags.conllu"], "dev": ["dev.conllu"]}
 
 @pytest.fixture
 def with_rows(stand_ins):
-    for name in ("tags.conllu", "dev.conllu"):
-        (stand_ins.folder / name).write_text("1\thouse\t_\tNOUN" + "\t_" * 6 + "\n\n")
+    write_rows(stand_ins.folder)
     return stand_ins
+
+
+def write_rows(folder: Path) -> None:
+    for name in ("tags.conllu", "dev.conllu"):
+        (folder / name).write_text("1\thouse\t_\tNOUN" + "\t_" * 6 + "\n\n")
 
 
 def suite_of(with_rows, **changes):
@@ -169,8 +175,7 @@ def test_a_model_of_several_tables_is_opened_once_and_its_lines_are_printed_once
     tiny_run, corpus, tmp_path, monkeypatch, capsys
 ):
     (tmp_path / "small.toml").write_text(OF_EACH)
-    for name in ("tags.conllu", "dev.conllu"):
-        (tmp_path / name).write_text("1\thouse\t_\tNOUN" + "\t_" * 6 + "\n\n")
+    write_rows(tmp_path)
     opened, opening = [], TrainedModel.open
 
     def noted(files):
@@ -179,6 +184,8 @@ def test_a_model_of_several_tables_is_opened_once_and_its_lines_are_printed_once
         return opening(files)
 
     monkeypatch.setattr(TrainedModel, "open", noted)
+    times = TokenTimes(forward=1e-6, pretraining=1e-6, measurement=0.0)
+    monkeypatch.setattr(Processes, "call", lambda processes, function, *arguments: times)  # none opens a model here
     words = ["small.toml", "--workdir", "W", "--models", str(tiny_run.path), "--source", f"text:{corpus}", "--dry-run"]
     monkeypatch.chdir(tmp_path)
     assert run(["suite", *words]) == 0

@@ -12,6 +12,7 @@ import shutil
 import signal
 import subprocess
 import time
+from collections import Counter
 from pathlib import Path
 
 import pytest
@@ -20,7 +21,7 @@ from warm_process import COMMAND
 
 pytestmark = [pytest.mark.long, pytest.mark.timeout(3600)]
 
-KILLS_WHEN_SLOW, KILLS = 40, 3
+KILLS_WHEN_SLOW, KILLS = 40, 2
 SIGNALS = (signal.SIGKILL, signal.SIGTERM, signal.SIGINT)
 TASK = """
 [[tasks]]
@@ -35,20 +36,20 @@ max_length = 16
 """
 
 
-def write_suite(folder: Path, run: Path, models: int, tasks: int, seeds: int) -> None:
-    """A suite's file, with its models and rows."""
+def write_suite(folder: Path, run: Path, count: int) -> None:
+    """A suite's file, with `count` models, tasks and seeds, and its rows; of several, minimal pairs are scored too."""
     rng = random.Random(0)
-    for number in range(models):
-        shutil.copytree(run, folder / f"model-{number}")
-    names = [f"task-{number}" for number in range(tasks)]
+    models, names = ([f"{what}-{number}" for number in range(count)] for what in ("model", "task"))
+    for model in models:
+        shutil.copytree(run, folder / model)
     for name in (*names, "dev", "test"):
         rows = [f"{' '.join(rng.sample(NOUNS, 4))}\t{rng.randrange(2)}\n" for _ in range(16)]
         (folder / f"{name}.tsv").write_text("sentence\tlabel\n" + "".join(rows))
     pairs = [{"sentence_good": f"the {noun} sees", "sentence_bad": f"sees {noun} the"} for noun in NOUNS]
     (folder / "pairs.jsonl").write_text("".join(json.dumps(pair) + "\n" for pair in pairs))
-    head = f'models = {[f"model-{number}" for number in range(models)]}\nseeds = {[*range(seeds)]}\nreport = "test"\n'
-    tables = [TASK.format(name=name) for name in names]
-    (folder / "suite.toml").write_text(head + "".join(tables) + '[[tasks]]\npairs = "pairs.jsonl"\n')
+    head = f'models = {models}\nseeds = {[*range(count)]}\nreport = "test"\n'
+    tables = [TASK.format(name=name) for name in names] + ['[[tasks]]\npairs = "pairs.jsonl"\n'] * (count > 1)
+    (folder / "suite.toml").write_text(head + "".join(tables))
 
 
 def started(folder: Path, workdir: str) -> subprocess.Popen:
@@ -71,54 +72,41 @@ def written_now(workdir: Path) -> str | None:
     return None
 
 
-def kill_of(pid: int, number: int, of_child: bool) -> str:
-    """Sends a signal to a suite, or to one of its children."""
-    target = pid
-    if of_child:
-        children = Path(f"/proc/{pid}/task/{pid}/children").read_text().split()
-        every = [
-            child
-            for thread in Path(f"/proc/{pid}/task").iterdir()
-            for child in (thread / "children").read_text().split()
-        ]
-        target = int((every or children or [pid])[0])
-    os.kill(target, number)
-    return "child" if target != pid else "suite"
+def child_of(pid: int) -> int:
+    """A child of a process; without one, the process itself."""
+    threads = Path(f"/proc/{pid}/task").iterdir()
+    children = [child for thread in threads for child in (thread / "children").read_text().split()]
+    return int(children[0]) if children else pid
 
 
 def test_a_suite_killed_at_any_moment_ends_as_an_undisturbed_one(tiny_run, tmp_path, slow):
-    write_suite(tmp_path, tiny_run.path, *((2, 2, 2) if slow else (1, 1, 1)))
+    write_suite(tmp_path, tiny_run.path, count=2 if slow else 1)
     began = time.monotonic()
     assert started(tmp_path, "undisturbed").wait() == 0, (tmp_path / "log").read_text()
     window = time.monotonic() - began
-    rng, counts, while_written = random.Random(0), dict[str, int](), dict[str, int]()
-    kills = KILLS_WHEN_SLOW if slow else KILLS
-    ends, done = 0, 0
-    while done < kills or not ends:
+    rng, kills, while_written = random.Random(0), Counter(), Counter()
+    most, ended = KILLS_WHEN_SLOW if slow else KILLS, False
+    while not ended:
         process, begun = started(tmp_path, "killed"), time.monotonic()
-        number, of_child, at_write = SIGNALS[done % 3], done % 4 == 3, done % 2 == 0
-        moment, wanted = rng.uniform(1, 30 if slow else window), rng.randrange(1, 6)
-        seen = None
-        while done < kills and process.poll() is None:
+        done = kills.total()
+        signal_sent, of_child, at_write = SIGNALS[done % 3], done % 4 == 3, done % 2 == 0
+        moment, writes, seen = rng.uniform(1, 30 if slow else window), rng.randrange(1, 6), None
+        while done < most and process.poll() is None:
             now = written_now(tmp_path / "killed") if at_write else None
-            if now and now != seen:
-                wanted -= 1
-            if time.monotonic() - begun > moment or now and wanted <= 0:
-                kind = kill_of(process.pid, number, of_child)
-                counts[f"{kind}, {number.name}"] = counts.get(f"{kind}, {number.name}", 0) + 1
-                if now and wanted <= 0:
-                    while_written[now] = while_written.get(now, 0) + 1
-                done += 1
+            writes -= bool(now and now != seen)
+            is_write = bool(now and writes <= 0)
+            if is_write or time.monotonic() - begun > moment:
+                os.kill(child_of(process.pid) if of_child else process.pid, signal_sent)
+                kills[f"{'child' if of_child else 'suite'}, {signal_sent.name}"] += 1
+                while_written.update([now] * is_write)
                 break
             seen = now or seen
             time.sleep(0.001 if at_write else 0.02)
-        code = process.wait()
-        said = (tmp_path / "log").read_text()
+        code, said = process.wait(), (tmp_path / "log").read_text()
         assert "Traceback" not in said and "damaged" not in said, said
-        if code == 0 and done >= kills:
-            ends += 1
-            assert published(tmp_path, "killed") == published(tmp_path, "undisturbed")
-        elif code == 0:
+        ended = code == 0 and done >= most
+        if code == 0 and not ended:
             shutil.rmtree(tmp_path / "killed")
-    print(f"kills: {done}, {counts}; while written: {while_written}; {window:.0f} s undisturbed")
+    print(f"kills: {kills}; while written: {while_written}; {window:.0f} s undisturbed")
+    assert published(tmp_path, "killed") == published(tmp_path, "undisturbed")
     assert not list((tmp_path / "killed").rglob("damaged-*"))
