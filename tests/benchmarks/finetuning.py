@@ -11,37 +11,35 @@ the ratio not to be that of what else the machine does. Compiling is counted apa
 JAX_COMPILATION_CACHE_DIR names another. Tokenizing is within our time of predicting and not within Trainer's.
 """
 
+import itertools
 import os
-import sys
 import tempfile
 import time
 from collections import Counter
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any, Literal
 
 import jax
-from turns import WORK, at_work, take_turns, work
+from turns import at_work, start, take_turns
 
 from bert_jax.cli.arguments import Arguments
 from bert_jax.config.finetune import FinetuneConfig
 from bert_jax.config.model import ModelConfig
-from bert_jax.config.operation import MeshConfig
 from bert_jax.config.task import TaskConfig
-from bert_jax.config.training import Phase
-from bert_jax.finetuning.batches import TaskBatches
-from bert_jax.finetuning.dataset import read_records, read_training
-from bert_jax.finetuning.objective import TaskObjective
+from bert_jax.finetuning.contrast import objective_of
+from bert_jax.finetuning.dataset import read_records
+from bert_jax.finetuning.finetune import plan_finetuning
 from bert_jax.inference.predictor import Predictor
 from bert_jax.interchange.export import write_model_directory
 from bert_jax.model.bert import init
-from bert_jax.model.sharding import batch_sharding, make_mesh, on_first_device, placed
+from bert_jax.model.sharding import batch_sharding, on_first_device, placed
 from bert_jax.run.opened_models import OpenedModels
-from bert_jax.run.trained_model import TrainedModel
+from bert_jax.run.run_directory import RunDirectory
 from bert_jax.system.bucket import place_of
 from bert_jax.system.machine import keep_freed_memory
 from bert_jax.training.batch import read_ahead
 from bert_jax.training.compiled_programs import keep_compiled_programs
-from bert_jax.training.devices import compiling_tokens
 from bert_jax.training.trainer import Trainer
 
 BATCH, LENGTH = 32, 64
@@ -71,64 +69,63 @@ class Options(Arguments):
     """Whether Trainer's batches have rows of similar length."""
 
 
-class Ours:
-    """Fine-tuning's own loop and predictor."""
+class Steps:
+    """Fine-tuning's own steps and batches."""
 
-    def __init__(self, options: Options):
+    def __init__(self, config: FinetuneConfig, steps: int):
         keep_compiled_programs()
         keep_freed_memory()  # as the command bert-jax does for itself
-        self._steps = options.steps
-        task = TaskConfig(name="rows", kind="class", train=options.train, dev=options.dev, max_length=LENGTH)
-        config = FinetuneConfig(task=task, init=options.init, compute_dtype=options.dtype)
-        started = TrainedModel.open(place_of(options.init))
-        tokenizer = started.tokenizer
-        learned = read_training(task, tokenizer)
-        self._records = read_records(task, options.dev, "dev", Counter())
-        compiling, pad_id = compiling_tokens(started.config), tokenizer.vocabulary.pad_id
-        self._source = TaskBatches(learned.examples, learned.task.config, 0, pad_id, compiling=compiling)
-        rows, length, _ = self._source.shape
-        phase = Phase(steps=len(self._source), length=length, batch_size=rows)
-        planned = config.run_config(started.config, learned.task.config, "", phase)
-        mesh = make_mesh(MeshConfig())
-        trainer = Trainer(planned, mesh, TaskObjective(planned.task, planned.model, planned.execution))
-        params = started.read(on_first_device(started.shapes))
-        self._state = trainer.initial_state({"bert": params["bert"]})
-        params = jax.tree.map(jax.numpy.copy, self._state.params)
-        self._predictor = Predictor(planned.task, planned.model, params, tokenizer)
-        self._train_step, self._rows = trainer.train_step(0), batch_sharding(mesh)
+        self._steps = steps
+        self.plan = plan_finetuning(config, RunDirectory(place_of(config.init) / "run"))
+        trainer = Trainer(self.plan.config, self.plan.mesh, objective_of(self.plan.config))
+        params = self.plan.started.read(on_first_device(self.plan.started.shapes))["bert"]
+        if config.task.makes_vectors:
+            params.pop("pooler", None)
+        self.state = trainer.initial_state({"bert": params})
+        self._train_step, self._rows = trainer.train_step(0), batch_sharding(self.plan.mesh)
 
     def warm_up(self) -> dict[str, Any]:
         """Compiles all shapes; tells how many there are, the seconds, and the share of padding in an epoch."""
-        by_length, tokens, all_tokens = {}, 0, 0
-        for number in range(len(self._source) // 3):
-            batch = self._source[number]
-            by_length.setdefault(batch.tokens.ids.shape, batch)
+        source, by_shape, tokens, all_tokens = self.plan.batches, {}, 0, 0
+        for number in range(max(len(source) // round(self.plan.config.task.epochs), 1)):
+            batch = source[number]
+            by_shape.setdefault(batch.tokens.ids.shape, batch)
             tokens, all_tokens = tokens + int(batch.tokens.length.sum()), all_tokens + batch.tokens.ids.size
-        begin = time.perf_counter()
-        for batch in by_length.values():
-            self._step(batch)
-        jax.block_until_ready(self._state.step)
-        compiled = time.perf_counter()
-        self.predict()
-        self._batches = read_ahead(self._source)
-        self._train(3)
+        seconds = self._seconds_of(by_shape.values())
+        self._batches = read_ahead(source)
+        self._seconds_of(itertools.islice(self._batches, 3))
         return {
-            "shapes": sorted(by_length),
+            "shapes": sorted(by_shape),
             "padding": 1 - tokens / all_tokens,
-            "seconds to compile training": compiled - begin,
-            "seconds to compile prediction": time.perf_counter() - compiled,
+            "seconds to compile training": seconds,
         }
 
     def train(self) -> float:
         """Seconds of a turn's steps."""
-        return self._train(self._steps)
+        return self._seconds_of(itertools.islice(self._batches, self._steps))
 
-    def _train(self, steps: int) -> float:
+    def _seconds_of(self, batches: Iterable[Any]) -> float:
         begin = time.perf_counter()
-        for _ in range(steps):
-            self._step(next(self._batches))
-        jax.block_until_ready(self._state.step)
+        for batch in batches:
+            self.state, _ = self._train_step(self.state, placed(batch, self._rows, len(batch.weight)))
+        jax.block_until_ready(self.state.step)
         return time.perf_counter() - begin
+
+
+class Ours(Steps):
+    """Fine-tuning's own loop and predictor."""
+
+    def __init__(self, options: Options):
+        task = TaskConfig(name="rows", kind="class", train=options.train, dev=options.dev, max_length=LENGTH)
+        super().__init__(FinetuneConfig(task=task, init=options.init, compute_dtype=options.dtype), options.steps)
+        self._records = read_records(task, options.dev, "dev", Counter())
+        params, planned = jax.tree.map(jax.numpy.copy, self.state.params), self.plan.config
+        self._predictor = Predictor(planned.task, planned.model, params, self.plan.started.tokenizer)
+
+    def warm_up(self) -> dict[str, Any]:
+        """Compiles all shapes of training, and those of prediction."""
+        told = super().warm_up()
+        return told | {"seconds to compile prediction": self.predict()}
 
     def predict(self) -> float:
         """Seconds for all dev rows."""
@@ -136,9 +133,6 @@ class Ours:
         said = list(self._predictor.predictions(self._records, Counter()))
         assert len(said) == len(self._records)
         return time.perf_counter() - begin
-
-    def _step(self, batch: Any) -> None:
-        self._state, _ = self._train_step(self._state, placed(batch, self._rows, len(batch.weight)))
 
 
 class Theirs:
@@ -227,7 +221,4 @@ def compare(options: Options) -> None:
 
 
 if __name__ == "__main__":
-    if sys.argv[1:2] == [WORK]:
-        work(SIDES, Options)
-    else:
-        compare(Options.parse(sys.argv[1:]))
+    start(SIDES, Options, compare)

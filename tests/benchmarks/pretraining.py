@@ -9,14 +9,13 @@ works in a process of its own and they take turns, for the ratios not to be thos
 PyTorch's head is computed at all positions, as transformers does; ours at the predicted ones.
 """
 
-import sys
 import time
 from functools import partial
 from typing import Any
 
 import jax
 import numpy as np
-from turns import WORK, at_work, take_turns, work
+from turns import at_work, start, take_turns
 
 from bert_jax.cli.arguments import Arguments
 from bert_jax.config.model import ModelConfig
@@ -130,7 +129,4 @@ def compare(options: Options) -> None:
 
 
 if __name__ == "__main__":
-    if sys.argv[1:2] == [WORK]:
-        work(SIDES, Options)
-    else:
-        compare(Options.parse(sys.argv[1:]))
+    start(SIDES, Options, compare)

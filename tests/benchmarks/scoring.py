@@ -10,14 +10,11 @@ counted.
 """
 
 import itertools
-import sys
-import tempfile
 import time
 from collections import Counter
-from pathlib import Path
 from typing import Any, Literal
 
-from turns import WORK, at_work, take_turns, work
+from turns import at_work, exported, start, take_turns
 
 from bert_jax.cli.arguments import Arguments
 
@@ -128,24 +125,14 @@ SIDES = {"ours": Ours, "theirs": Theirs}
 
 def compare(options: Options) -> None:
     """Takes turns, and prints the rates and the largest difference."""
-    import jax
-
-    from bert_jax.interchange.export import write_model_directory
-    from bert_jax.model.sharding import on_first_device
-    from bert_jax.run.trained_model import TrainedModel
-    from bert_jax.system.bucket import place_of
-
-    with tempfile.TemporaryDirectory() as folder:
-        trained, params = TrainedModel.load(place_of(options.model), on_first_device)
-        write_model_directory(Path(folder) / "model", trained.config, jax.device_get(params), trained.tokenizer)
-        with at_work(__file__, SIDES, options.model_copy(update={"model": str(Path(folder) / "model")})) as sides:
-            take_turns(sides, "score", 2 * options.count, options.rounds, "sentences/s")
-            ours, theirs = (side.do("scores") for side in sides.values())
-            print(f"largest difference of scores: {max(abs(a - b) for a, b in zip(ours, theirs)):.1e}")
+    with (
+        exported(options.model) as model,
+        at_work(__file__, SIDES, options.model_copy(update={"model": model})) as sides,
+    ):
+        take_turns(sides, "score", 2 * options.count, options.rounds, "sentences/s")
+        ours, theirs = (side.do("scores") for side in sides.values())
+        print(f"largest difference of scores: {max(abs(a - b) for a, b in zip(ours, theirs)):.1e}")
 
 
 if __name__ == "__main__":
-    if sys.argv[1:2] == [WORK]:
-        work(SIDES, Options)
-    else:
-        compare(Options.parse(sys.argv[1:]))
+    start(SIDES, Options, compare)

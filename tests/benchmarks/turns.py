@@ -6,8 +6,10 @@ import os
 import statistics
 import subprocess
 import sys
+import tempfile
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
+from pathlib import Path
 from typing import Any
 
 from bert_jax.cli.arguments import Arguments
@@ -53,6 +55,30 @@ def at_work(
     yield sides
     for side in sides.values():
         side.end()
+
+
+@contextmanager
+def exported(run: str) -> Iterator[str]:
+    """The model of a run as a Hugging Face directory, which both sides read, until the end of the block."""
+    import jax  # not needed by a side of another program, whose threads it would disturb
+
+    from bert_jax.interchange.export import write_model_directory
+    from bert_jax.model.sharding import on_first_device
+    from bert_jax.run.trained_model import TrainedModel
+    from bert_jax.system.bucket import place_of
+
+    with tempfile.TemporaryDirectory() as folder:
+        trained, params = TrainedModel.load(place_of(run), on_first_device)
+        write_model_directory(Path(folder) / "model", trained.config, jax.device_get(params), trained.tokenizer)
+        yield str(Path(folder) / "model")
+
+
+def start(sides: dict[str, Callable[[Any], Any]], options: type[Arguments], compare: Callable[[Any], None]) -> None:
+    """Does what the command line says: compares the sides, or in a process that another has started, works as one."""
+    if sys.argv[1:2] == [WORK]:
+        work(sides, options)
+    else:
+        compare(options.parse(sys.argv[1:]))
 
 
 def work(sides: dict[str, Callable[[Any], Any]], options: type[Arguments]) -> None:

@@ -10,31 +10,17 @@ beside whatever else the machine does. Compiling is not counted.
 """
 
 import os
-import sys
 import tempfile
-import time
 from collections import Counter
-from pathlib import Path
 from typing import Any, Literal
 
-import jax
-from turns import WORK, at_work, take_turns, work
+from finetuning import Steps
+from turns import at_work, exported, start, take_turns
 
 from bert_jax.cli.arguments import Arguments
 from bert_jax.config.finetune import FinetuneConfig
 from bert_jax.config.task import TaskConfig
-from bert_jax.finetuning.contrast import objective_of
 from bert_jax.finetuning.dataset import read_records
-from bert_jax.finetuning.finetune import plan_finetuning
-from bert_jax.interchange.export import write_model_directory
-from bert_jax.model.sharding import batch_sharding, on_first_device, placed
-from bert_jax.run.run_directory import RunDirectory
-from bert_jax.run.trained_model import TrainedModel
-from bert_jax.system.bucket import place_of
-from bert_jax.system.machine import keep_freed_memory
-from bert_jax.training.batch import read_ahead
-from bert_jax.training.compiled_programs import keep_compiled_programs
-from bert_jax.training.trainer import Trainer
 
 MANUAL = __doc__
 """Text of --help; `__doc__` within a class is that of the class."""
@@ -71,45 +57,12 @@ class Options(Arguments):
         )
 
 
-class Ours:
+class Ours(Steps):
     """Fine-tuning's own step and batches."""
 
     def __init__(self, options: Options):
-        keep_compiled_programs()
-        keep_freed_memory()  # as the command bert-jax does for itself
-        self._steps = options.steps
         config = FinetuneConfig(task=options.task, init=options.init, compute_dtype=options.dtype)
-        plan = plan_finetuning(config, RunDirectory(place_of(options.init) / "run"))
-        objective = objective_of(plan.config)
-        trainer = Trainer(plan.config, plan.mesh, objective)
-        params = plan.started.read(on_first_device(plan.started.shapes))
-        params["bert"].pop("pooler", None)
-        self._state = trainer.initial_state({"bert": params["bert"]})
-        self._train_step, self._rows, self._source = trainer.train_step(0), batch_sharding(plan.mesh), plan.batches
-
-    def warm_up(self) -> dict[str, Any]:
-        """Compiles every number of rows; returns how many there are and the share of padding in an epoch."""
-        by_rows, tokens, all_tokens = {}, 0, 0
-        for number in range(max(len(self._source) // 100, 1)):
-            batch = self._source[number]
-            by_rows.setdefault(len(batch.weight), batch)
-            tokens, all_tokens = tokens + int(batch.tokens.length.sum()), all_tokens + batch.tokens.ids.size
-        for batch in by_rows.values():
-            self._step(batch)
-        self._batches = read_ahead(self._source)
-        self.train()
-        return {"rows": sorted(by_rows), "padding": 1 - tokens / all_tokens}
-
-    def train(self) -> float:
-        """Seconds of a turn's steps."""
-        begin = time.perf_counter()
-        for _ in range(self._steps):
-            self._step(next(self._batches))
-        jax.block_until_ready(self._state.step)
-        return time.perf_counter() - begin
-
-    def _step(self, batch: Any) -> None:
-        self._state, _ = self._train_step(self._state, placed(batch, self._rows, len(batch.weight)))
+        super().__init__(config, options.steps)
 
 
 class Theirs:
@@ -152,16 +105,9 @@ SIDES = {"ours": Ours, "theirs": Theirs}
 
 def compare(options: Options) -> None:
     """Takes turns and prints the rates."""
-    with tempfile.TemporaryDirectory() as folder:
-        trained, params = TrainedModel.load(place_of(options.init), on_first_device)
-        write_model_directory(Path(folder) / "model", trained.config, jax.device_get(params), trained.tokenizer)
-        exported = options.model_copy(update={"init": str(Path(folder) / "model")})
-        with at_work(__file__, SIDES, exported) as sides:
-            take_turns(sides, "train", 2 * options.steps * options.batch_size, options.rounds, "texts/s")
+    with exported(options.init) as model, at_work(__file__, SIDES, options.model_copy(update={"init": model})) as sides:
+        take_turns(sides, "train", 2 * options.steps * options.batch_size, options.rounds, "texts/s")
 
 
 if __name__ == "__main__":
-    if sys.argv[1:2] == [WORK]:
-        work(SIDES, Options)
-    else:
-        compare(Options.parse(sys.argv[1:]))
+    start(SIDES, Options, compare)
