@@ -128,15 +128,14 @@ def test_nothing_is_claimed_of_a_model_that_was_not_trained_here(tmp_path, impor
     assert "steps" not in text and "optimizer" not in text and "## Results" not in text
 
 
-def test_each_comparison_of_words_has_a_column(tiny_copy, tmp_path):
-    results = json.loads(tiny_copy.results_file.read_text())
+def test_each_comparison_of_words_has_a_column(tiny_config):
     known = {"mlm_accuracy": 0.5}
-    results |= {"mlm_accuracy": 0.75, "baseline": known, "64/mlm_accuracy": 0.25}
-    results["baselines"] = {"tf-idf": {"mlm_accuracy": 0.125}, "BM25": known}
-    tiny_copy.results_file.write_text(json.dumps(results))
+    values = {"mlm_accuracy": 0.75, "baseline": known, "64/mlm_accuracy": 0.25}
+    baselines = {"tf-idf": {"mlm_accuracy": 0.125}, "BM25": known}
+    results = Results.model_validate(values | {"baselines": baselines})
+    text = "\n".join(model_card._results_table(tiny_config, results))
     table = "| | model | tf-idf | BM25 |\n|---|---|---|---|\n| masked-language accuracy | 0.7500 | 0.1250 | 0.5000 |\n"
-    _, text = card_of(tiny_copy.path, tmp_path)
-    assert table in text and "\n| 64/mlm_accuracy | 0.2500 | | |\n" in text
+    assert table in text and "\n| 64/mlm_accuracy | 0.2500 | | |" in text
 
 
 @pytest.mark.parametrize(

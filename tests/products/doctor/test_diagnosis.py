@@ -109,12 +109,6 @@ def test_what_was_planted_is_found_with_flags(config, tmp_path):
     assert not [line for line in rest if "--data.d" in line or "--data.l" in line]
 
 
-def test_a_text_in_another_language_than_declared_gets_its_flag(config, tmp_path):
-    text = "\n\n".join(f"{GERMAN} {number}" for number in range(40)).encode()
-    _, advice = diagnosed(config.change(vocabulary={"size": 100}), tmp_path / "a.txt", text)
-    assert advice[0] == "100.0% of the text is in German, not in English: --data.language de"
-
-
 def test_no_language_is_advised_where_the_declared_or_the_found_one_is_not_known(good, config, tmp_path):
     yiddish = "די מענטש גייט מיט אַ קינד אויפן גאַס, און דער טאַטע זעט זיי ביידע. " * 7
     text = "\n\n".join(f"{yiddish} {number}" for number in range(40)).encode()
@@ -132,10 +126,11 @@ def test_a_declared_language_that_is_taken_for_another_one_is_kept(good):
     assert _language(greek) == "grc" and _language(found) == "en"
 
 
-def test_a_vocabulary_of_another_language_is_not_worth_keeping(config, tiny_run, tmp_path):
+def test_a_text_in_another_language_than_declared_needs_its_flag_and_another_vocabulary(config, tiny_run, tmp_path):
     given = config.change(vocabulary={"file": str(tiny_run.tokenizer_directory / "vocab.txt")})
     text = "\n\n".join(f"{GERMAN} {number}" for number in range(40)).encode()
     _, advice = diagnosed(given, tmp_path / "a.txt", text)
+    assert advice[0] == "100.0% of the text is in German, not in English: --data.language de"
     (line,) = [line for line in advice if "given vocabulary" in line]
     assert line.endswith("--vocabulary.size 128 without --vocabulary.file")
 

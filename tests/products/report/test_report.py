@@ -182,18 +182,19 @@ def test_without_vl_convert_a_line_names_the_extra(tiny_copy, monkeypatch, capsy
     assert not (tiny_copy.path / "report.html").exists()
 
 
-def test_a_report_that_fails_fails_no_training(tiny_copy, monkeypatch, capsys, config_file):
+def test_a_training_ends_with_its_report_and_one_that_fails_fails_no_training(
+    tiny_copy, monkeypatch, capsys, config_file
+):
     def fails(*_):
         raise ZeroDivisionError("of a bug")
 
-    monkeypatch.setattr(report_module, "run_page", fails)
-    assert command(["pretrain", str(config_file), "--workdir", str(tiny_copy.path)]) == 0
+    line = ["pretrain", str(config_file), "--workdir", str(tiny_copy.path)]
+    with monkeypatch.context() as patched:
+        patched.setattr(report_module, "run_page", fails)
+        assert command(line) == 0
     said = capsys.readouterr().err.replace("\n", " ")
     assert "report.html can't be written (of a bug)" in said and "Traceback" not in said
-
-
-def test_a_training_ends_with_its_report(tiny_copy, config_file):
-    assert command(["pretrain", str(config_file), "--workdir", str(tiny_copy.path)]) == 0
+    assert command(line) == 0
     assert "Verdict" in (tiny_copy.path / "report.html").read_text()
 
 

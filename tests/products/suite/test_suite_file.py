@@ -33,7 +33,6 @@ WRONG = {
     f"{MODELS}seed = [0]\n{TASK_TEXT}": "seed: there is no such setting; did you mean seeds?",
     f"{MODELS}{TASK_TEXT}[grid]\n'optimizer.peak-learning-rat' = [1]": "grid, with the task sst2: --optimizer.peak-learning-rat: there is no such setting; did you mean peak_learning_rate?",
     f"{MODELS}{TASK_TEXT}[grid]\n'task.epochs' = []": "grid: task.epochs = [] is no list of values to try",
-    f"{MODELS}{TASK_TEXT}[grid]\n'task.epochs' = [-1]": "grid, with the task sst2: --task.epochs=-1: expected a finite number above 0",
     f"{MODELS}grid = 5\n{TASK_TEXT}": "grid=5: expected a table of settings",
     f"{MODELS}{TASK_TEXT}[grid]\n'task.epochs.x' = [1]": "--task.epochs={'x': 1}: expected a finite number above 0",
     f'{RECIPE}set = {{"phases.7.steps" = 3}}': "modern: --phases.7: there is no entry 7: phases has 1, numbered from 0",
@@ -70,7 +69,6 @@ WRONG = {
     f'units = ["word", "word"]\n{RECIPE}': "units has word twice; give each once",
     f'units = ["phrase"]\n{RECIPE}': "modern can't be measured on the held-out sequences of modern, masked by phrase: --objective.units=phrase: no phrases are marked in the data",
     f"{MODELS}{TASK_TEXT}[grid]\n'task.epochs' = [3, 3.0]": "grid: task.epochs has 3 twice; give each value once",
-    f"{MODELS}{TASK_TEXT}[grid]\n'task.character-spans' = [false, true, false]": "grid: task.character-spans has False twice",
     f"{MODELS}{TASK_TEXT}[grid]\n'task.batch-size' = [3]\n'task.batch_size' = [4]": "grid has task.batch-size twice; give it once",
     f"{MODELS}{TASK_TEXT}[grid]\n'task.metric' = ['accuracy', 'f1']": "grid has task.metric: scores by different ones can't be compared",
     f"{MODELS}{TASK_TEXT}[grid]\n'task.epochs=3' = [1]": "--task.epochs=3: there is no such setting; did you mean epochs?",
@@ -79,18 +77,16 @@ WRONG = {
     f"{MODELS}{TASK_TEXT}[grid]\n'optimizer.decay-share' = [0.1]": "grid, with the task sst2: --optimizer.decay-share=0.1 has no effect",
     f"{RECIPE}set = {{'data.smoothing' = 0.5}}": "modern: --data.smoothing=0.5 has no effect",
     f'{RECIPE}begin = "bert"\n[[models]]\nconfig = "experiments/bert"\n': "modern and bert take half of a budget each; add [budget]",
-    f'{RECIPE}begin = "modern"': "modern begins with modern, which begins with modern; name another",
     f'{RECIPE}begin = "bert"\n[[models]]\nconfig = "experiments/bert"\nbegin = "modern"': "modern begins with bert, which begins with modern; name another",
     '[[models]]\nconfig = "base"\n[[models]]\nconfig = "tiny"\nset = {"model.max-positions" = 64, "phases.0.length" = 64, "phases.1.length" = 64}': "tiny can't be measured on the held-out sequences of base, masked by piece: --phases.0.length=128 is more than --model.max-positions=64",
     f"{MODELS}{TASK_TEXT}[grid]\n{MANY}": "grid has 777,600,000 combinations, and a suite tries at most 1,000; give fewer values",
-    f"{MODELS}{TASK_TEXT}[grid]\n'task.epochs' = {list(range(1, 3001))}": "grid has 3,000 combinations",
     **{
         f"{MODELS}{TASK_TEXT}[grid]\n'task.epochs' = [{one!r}, {other!r}]": "are the same settings; leave one out"
-        for one, other in (("3", "3.0"), (0.03, "3e-2"), ("1", 1))
+        for one, other in (("3", "3.0"), (0.03, "3e-2"))
     },
     **{
         f'{MODELS}{TASK_TEXT}name = "{name}"': f"the task {name} has a name that every suite uses itself; give it another"
-        for name in ("average", "rank", "pretraining", "held-out tokens", "held-out tokens, LM")
+        for name in ("average", "rank", "pretraining", "held-out tokens, LM")
     },
     **dict.fromkeys(("#", "\x00", 'models = ["gs://"]', "models = [[1]]", "[models]\nx = 1", 'tasks = "x"'), ""),
 }

@@ -175,24 +175,6 @@ def test_every_model_is_tuned_for_every_task_with_every_setting_and_seed(stand_i
     assert {"mean", "spread", "verdict", "p", "rank", "setting", "share_seen"} <= rows["sst2", "two"].keys()
 
 
-def test_a_suite_that_was_killed_three_times_equals_an_undisturbed_one(stand_ins):
-    undisturbed = stand_ins.run(TRAINED, workdir="undisturbed")
-    count, stand_ins.given = len(stand_ins.given), []
-    for patience in (3, 5, 4):
-        stand_ins.patience = patience
-        with pytest.raises(KeyboardInterrupt):
-            stand_ins.run(TRAINED, workdir="killed")
-    stand_ins.patience = None
-    killed = stand_ins.run(TRAINED, workdir="killed")
-    assert len(stand_ins.given) == count  # nothing was done twice
-    assert _without_paths(killed.content) == _without_paths(undisturbed.content)
-
-
-def _without_paths(content):
-    runs = [{name: value for name, value in row.items() if name not in ("run", "seconds")} for row in content["runs"]]
-    return content | {"runs": runs}
-
-
 def test_test_rows_are_measured_by_the_best_setting_alone(stand_ins):
     text = TRAINED.replace(TASK_TEXT, f'{TASK_TEXT}test = "test.tsv"\n')
     summary = stand_ins.run(text, report="test")
