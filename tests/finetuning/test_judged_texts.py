@@ -193,17 +193,9 @@ def test_another_content_changes_the_hash_of_the_rows(folder, file, before, afte
     [
         ("corpus.jsonl", None, "set has no file 'corpus' (there is 'queries'); judged texts are a folder with"),
         ("queries.jsonl", None, "set has no file 'queries' (there is 'corpus'); judged texts"),
-        (
-            "corpus.jsonl",
-            [],
-            "test.tsv has no grade above 0 for a query of queries.jsonl and a document of corpus.jsonl",
-        ),
+        ("corpus.jsonl", [], "no grade above 0 for a query of queries.jsonl and a document of corpus.jsonl"),
         ("corpus.jsonl", ["{"], "corpus.jsonl, line 1 is not JSON that can be read"),
-        (
-            "corpus.jsonl",
-            [{"id": "a", "text": "b"}],
-            "no column '_id': there is 'id', 'text'; each line needs the texts",
-        ),
+        ("corpus.jsonl", [{"id": "a", "text": "b"}], "no column '_id': there is 'id', 'text'; each line needs"),
         ("corpus.jsonl", [{"_id": "a", "text": ["b"]}], "line 1: 'text' is an array and not a text"),
         ("corpus.jsonl", [{"_id": "a", "text": "b"}] * 2, "line 2: the _id 'a' stands twice"),
         ("queries.jsonl", [{"_id": "z", "text": "b"}], "test.tsv has no grade above 0 for a query of queries.jsonl"),

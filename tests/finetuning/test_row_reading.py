@@ -28,10 +28,7 @@ def remarks(tmp_path, wordpiece, rows, **settings):
         (("good", "\u200bgood"), "'good' (12), '\\u200bgood' (12) differ in spelling alone"),
         (tuple(f"0.{number}" for number in range(24)), "labels are numbers: for measurements set"),
         (("-", *("a", "b") * 8), ""),
-        (
-            ("nan", *("a", "b") * 8),
-            "'nan' (2), which programs write for a missing one: leave rows without a label out",
-        ),
+        (("nan", *("a", "b") * 8), "'nan' (2), which programs write for a missing one: leave rows without a label"),
         (("-1", "0", "1"), ""),  # a third each: a class like the others
         (("-1", *("0", "1") * 8), "2 rows have the label '-1': if they have none, name the others by --task.labels"),
         (("a ", "b"), "train: 12 labels have blanks around them, which are taken off"),
