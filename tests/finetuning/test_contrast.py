@@ -9,7 +9,6 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from conftest import faked_devices, program
 
 from bert_jax.config.model import ModelConfig
 from bert_jax.config.operation import ExecutionConfig, MeshConfig
@@ -153,15 +152,20 @@ def gradients(objective, params, batch):
     return jax.jit(objective.gradients, static_argnums=3)(params, batch, keys_of(batch), 1)
 
 
+@pytest.fixture(scope="module")
+def whole(params):
+    """The gradients of a batch of pairs that is not divided, with dropout, and what is measured with them."""
+    return gradients(objective_of(dropout=0.1), params, batch_of())
+
+
 @pytest.mark.parametrize("scored", [False, True])
-def test_parts_give_the_gradients_of_the_undivided_batch_with_dropout(params, scored):
-    task = TASK.replace(scored=scored)
-    batch = batch_of(task)
-    whole, measured = gradients(objective_of(dropout=0.1, scored=scored), params, batch)
-    parted, measured_too = gradients(objective_of(accumulation=4, dropout=0.1, scored=scored), params, batch)
+def test_parts_give_the_gradients_of_the_undivided_batch_with_dropout(params, whole, scored):
+    batch, settings = batch_of(TASK.replace(scored=scored)), {"dropout": 0.1, "scored": scored}
+    expected, measured = gradients(objective_of(**settings), params, batch) if scored else whole
+    parted, measured_too = gradients(objective_of(accumulation=4, **settings), params, batch)
     without = jax.jit(objective_of(scored=scored).measure)(params, batch, None)
     assert abs(float(measured["task_loss"].value - without["task_loss"].value)) > 1e-4  # dropout is on
-    check_equal(whole, parted)
+    check_equal(expected, parted)
     np.testing.assert_allclose(measured["task_loss"].value, measured_too["task_loss"].value, rtol=1e-6)
 
 
@@ -173,26 +177,28 @@ def check_equal(gradients, others):
 
 ON_A_MESH = """
 import pickle, sys
-sys.path[:0] = sys.argv[2:]
-from test_contrast import on_devices
+sys.path.insert(0, sys.argv[2])
+from test_contrast import on_eight_devices
 with open(sys.argv[1], "wb") as file:
-    pickle.dump(on_devices(8), file)
+    pickle.dump(on_eight_devices(), file)
 """
 
 
-def on_devices(count: int):
-    """The gradients with dropout over `count` devices, in two parts."""
-    batch, mesh = batches(multiple=16)[0], make_mesh(MeshConfig(), jax.devices()[:count])
+def on_eight_devices():
+    """The gradients with dropout over all devices, in two parts."""
+    batch, mesh = batches(multiple=16)[0], make_mesh(MeshConfig(), jax.devices())
+    assert mesh.size == 8
     objective = objective_of(accumulation=2, dropout=0.1)
     params = objective.init(jax.random.key(0))
-    rows, keys = batch_sharding(mesh), keys_of(batch)
     step = jax.jit(on_mesh(mesh, functools.partial(objective.gradients, microbatches=1)))
-    return jax.device_get(step(params, *placed((batch, keys), rows, len(batch.slot)))[0])
+    return jax.device_get(step(params, *placed((batch, keys_of(batch)), batch_sharding(mesh), len(batch.slot)))[0])
 
 
-def test_eight_devices_give_the_gradients_of_one(tmp_path):
-    folders = [os.path.dirname(os.path.dirname(__file__)), os.path.dirname(__file__)]  # both have a conftest.py
-    environment = os.environ | faked_devices(8)
-    process = program(ON_A_MESH, tmp_path / "gradients", *folders, env=environment, stderr=subprocess.PIPE, text=True)
-    assert process.communicate() and process.returncode == 0
-    check_equal(on_devices(1), pickle.loads((tmp_path / "gradients").read_bytes()))
+def test_eight_devices_give_the_gradients_of_one(whole, tmp_path):
+    from conftest import faked_devices, program  # of which the other process needs nothing
+
+    arguments, how = (tmp_path / "gradients", os.path.dirname(__file__)), {"stderr": subprocess.PIPE, "text": True}
+    process = program(ON_A_MESH, *arguments, env=os.environ | faked_devices(8), **how)
+    _, said = process.communicate()
+    assert process.returncode == 0, said
+    check_equal(whole[0], pickle.loads((tmp_path / "gradients").read_bytes()))

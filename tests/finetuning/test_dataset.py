@@ -165,7 +165,6 @@ def test_a_text_too_long_to_be_cut_in_pieces_is_refused(tmp_path, wordpiece, mon
         (ROWS + "cat\n" * 7, ROWS, "there are columns (line 5; line 6; line 7; line 8; line 9; ...); a line break"),
         (ROWS, ROWS + "cat\tfair\n", "dev.tsv, line 5: the label 'fair' is none of the 2 that are known"),
         (ROWS, "sentence\ncat\n", "dev.tsv has no 'label' in any row, and nothing can be measured"),
-        (ROWS, ROWS + "cat\t \n", "dev.tsv: 1 of 4 rows have no label"),
         (ROWS.replace("sentence", "text"), ROWS, "line 2 has no column 'sentence': there is 'text', 'label'"),
         ("sentence\tlabel\ncat\tgood\n", ROWS, "no two different labels to tell apart, only 'good'"),
         ("sentence\tlabel\n", ROWS, "train.tsv has no rows; give another"),

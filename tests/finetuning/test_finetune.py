@@ -3,6 +3,7 @@
 import contextlib
 import json
 import random
+import re
 from collections.abc import Iterator
 from pathlib import Path
 from types import SimpleNamespace
@@ -31,7 +32,7 @@ from bert_jax.pretraining.initial import with_spelling
 from bert_jax.products.suite.processes import Processes
 from bert_jax.run import trained_model
 from bert_jax.run.checkpoint import write_model
-from bert_jax.run.checkpoint_choice import best_of, chosen_checkpoint
+from bert_jax.run.checkpoint_choice import chosen_checkpoint
 from bert_jax.run.checkpoint_manifest import Manifest, checkpoint_path, complete
 from bert_jax.run.metrics import read_metrics
 from bert_jax.run.recorded_config import write_config
@@ -125,10 +126,9 @@ def test_a_task_is_learned_and_measured(finished, config):
 
 @pytest.mark.long
 def test_other_dev_rows_are_measured_and_choose_nothing(config, tmp_path, monkeypatch):
-    lines = Path(config.task.dev).read_text().splitlines()
     swapped = {"animal": "water", "water": "animal"}
-    turned = ["\t".join((text, swapped[label])) for text, label in (line.split("\t") for line in lines[1:])]
-    (tmp_path / "turned.tsv").write_text("\n".join([lines[0], *turned]))
+    rows = Path(config.task.dev).read_text()
+    (tmp_path / "turned.tsv").write_text(re.sub("animal|water", lambda label: swapped[label[0]], rows))
     others = (f"turned={tmp_path / 'turned.tsv'}", f"same={config.task.dev}")
     run, read, load = RunDirectory(tmp_path / "run"), [], trained_model.load_parameters
     monkeypatch.setattr(trained_model, "load_parameters", lambda path, shapes: read.append(path) or load(path, shapes))
@@ -172,14 +172,6 @@ def test_the_compute_type_is_that_of_the_run_or_auto_for_an_imported_model(
     assert plan_finetuning(config, run).config.model.compute_dtype == planned
     asked = config.replace(compute_dtype="float32")
     assert plan_finetuning(asked, run).config.model.compute_dtype == "float32"
-
-
-def test_the_checkpoint_with_the_best_score_is_the_one_that_is_used(finished):
-    checkpoints = complete(finished.checkpoints)
-    scores = {int(path.name): Manifest.at(path).evaluation["score"] for path in checkpoints}
-    best = min(step for step, score in scores.items() if score == max(scores.values()))
-    assert int(best_of(checkpoints).name) == int(chosen_checkpoint(RunFiles(finished.path)).path.name) == best
-    assert json.loads(finished.results_file.read_text())["best_step"] == best
 
 
 def test_another_saved_step_and_an_average_are_measured_and_named(finished, capsys):
@@ -291,7 +283,8 @@ def test_it_is_measured_again_on_dev_rows_and_on_others(finished, config, tmp_pa
     shown = capsys.readouterr().out
     assert "2 rows of" in shown.replace("\n", " ") and "0.5000" in shown
     assert bert_jax_command(["evaluate", str(finished.path), "--json"]) == 0
-    assert json.loads(capsys.readouterr().out) == again
+    shown = capsys.readouterr()
+    assert json.loads(shown.out) == again and "other rows" not in shown.err
     (tmp_path / "bare").write_text("animal,The old cat sees.\nwater,The old cat sees.\n")
     bare = ["evaluate", str(finished.path), "--data", str(tmp_path / "bare"), "--columns", "label", "sentence"]
     assert bert_jax_command([*bare, "--format", "csv"]) == 0
@@ -305,8 +298,6 @@ def test_it_is_measured_again_on_dev_rows_and_on_others(finished, config, tmp_pa
 
 def test_dev_rows_that_have_changed_are_told(finished, config, capsys):
     dev = Path(config.task.dev)
-    assert bert_jax_command(["evaluate", str(finished.path)]) == 0
-    assert "other rows" not in capsys.readouterr().err
     with changed(dev, b"near", b"beside"):
         assert bert_jax_command(["evaluate", str(finished.path)]) == 0
     assert f"WARNING: {dev} has other rows now" in " ".join(capsys.readouterr().err.split())
@@ -428,6 +419,7 @@ def test_training_ends_where_no_score_has_become_better(config, tmp_path, monkey
         results = finetune(patient, whole).content
     assert (results["steps"], results["planned_steps"], results["stopped_early"]) == (16, 64, True)
     assert results["best_step"] == 8 and whole.newest_step == 16
+    assert int(chosen_checkpoint(RunFiles(whole.path)).path.name) == 8  # with the best score, and the first of these
     said = " ".join(capsys.readouterr().err.split())
     assert "step 8, held out: accuracy 0.7500" in said
     assert "training ends at step 16 of 64: in 2 evaluations no accuracy was better than 0.7500, of step 8" in said

@@ -53,8 +53,7 @@ def fewer_resamples(monkeypatch):
 @pytest.mark.parametrize("seeds, rows, metric", [(3, 200, "accuracy"), (2, 80, "f1"), (5, 100, "matthews")])
 @pytest.mark.long
 def test_equal_recipes_are_called_different_in_at_most_5_percent_of_draws(seeds, rows, metric):
-    generator = np.random.default_rng(1)
-    draws = 1000
+    generator, draws = np.random.default_rng(1), 600
     called = sum(compared(generator, seeds, rows, (1.0, 1.0), metric).is_significant for _ in range(draws))
     assert called <= LEVEL * draws
 
@@ -177,7 +176,7 @@ def compared_pairs(generator, files, pairs, skill=0.0):
     return score_difference([float(differences.mean())], [0.0], errors)
 
 
-@pytest.mark.parametrize("files, pairs", [(1, 20), (1, 150), (3, 150), (67, 1), (67, 5), (67, 20)])
+@pytest.mark.parametrize("files, pairs", [(1, 20), (3, 150), (67, 1), (67, 20)])
 def test_equal_models_are_seldom_called_different_on_minimal_pairs(files, pairs):
     generator, draws = np.random.default_rng(8), 600
     called = sum(compared_pairs(generator, files, pairs).is_significant for _ in range(draws))
