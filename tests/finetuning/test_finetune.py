@@ -24,6 +24,7 @@ from bert_jax.config.run import RunConfig
 from bert_jax.config.task import TaskConfig
 from bert_jax.config.training import OptimizerConfig
 from bert_jax.finetuning import finetune as finetune_module
+from bert_jax.finetuning.contrast import objective_of
 from bert_jax.finetuning.finetune import FineTuningPlan, _initial_parameters, finetune, plan_finetuning
 from bert_jax.model.bert import init as init_parameters
 from bert_jax.model.kernels import attention_form
@@ -42,6 +43,8 @@ from bert_jax.run.run_files import RunFiles
 from bert_jax.run.trained_model import Provenance, TrainedModel
 from bert_jax.system.errors import Interrupted, UsageError
 from bert_jax.training.loop import Trained
+from bert_jax.training.optimizer import decays
+from bert_jax.training.trainer import Trainer
 
 THINGS = {"animal": ["cat", "dog"], "water": ["river", "stone"]}
 
@@ -474,9 +477,11 @@ def test_random_parameters_keep_the_spelling_of_the_vocabulary(config, tiny_run,
     params = with_spelling(init_parameters(sized, jax.random.key(0)), sized, tokenizer)
     write_model(tmp_path / "init" / "checkpoints", params, (tmp_path / "config.json", tiny_run.tokenizer_directory))
     random = config.replace(from_random=True, init=str(tmp_path / "init"))
-    begun = _initial_parameters(plan_finetuning(random, RunDirectory(tmp_path / "run")))
-    numbers = begun["bert"]["spelling"]["numbers"]
+    plan = plan_finetuning(random, RunDirectory(tmp_path / "run"))
+    trainer = Trainer(plan.config, plan.mesh, objective_of(plan.config))
+    numbers = trainer.initial_state(_initial_parameters(plan)).params["bert"]["spelling"]["numbers"]
     assert np.array_equal(numbers, params["bert"]["spelling"]["numbers"]) and numbers.any()
+    assert not decays(params)["bert"]["spelling"]["numbers"]  # nor has it a gradient
 
 
 @pytest.mark.long
