@@ -3,8 +3,6 @@
 import pytest
 from trained_tokenizers import trained
 
-from bert_jax.finetuning.finetune import DevRows
-from bert_jax.system.errors import Interrupted
 from bert_jax.text.tokenizer import Tokenizer
 from bert_jax.text.vocabulary import SPECIAL_PIECES, Vocabulary
 from bert_jax.text.wordpiece import WordPieceTokenizer
@@ -24,18 +22,3 @@ def tokenizer(request, wordpiece) -> Tokenizer:
     """One of each kind; the sentencepiece models join the characters of 東京."""
     kind = request.param
     return wordpiece if kind == "wordpiece" else trained(kind, SIZES[kind], (TEXT,) * 5)
-
-
-@pytest.fixture
-def evaluations(monkeypatch) -> list[int]:
-    """The numbers of the evaluations of dev rows so far, the second of which is interrupted."""
-    evaluate, numbers = DevRows.evaluate, []
-
-    def stopped_at_the_second(self, *given):
-        numbers.append(len(numbers) + 1)
-        if len(numbers) == 2:
-            raise Interrupted("here")
-        return evaluate(self, *given)
-
-    monkeypatch.setattr(DevRows, "evaluate", stopped_at_the_second)
-    return numbers

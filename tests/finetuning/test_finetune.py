@@ -25,7 +25,7 @@ from bert_jax.config.task import TaskConfig
 from bert_jax.config.training import OptimizerConfig
 from bert_jax.finetuning import finetune as finetune_module
 from bert_jax.finetuning.contrast import objective_of
-from bert_jax.finetuning.finetune import FineTuningPlan, _initial_parameters, finetune, plan_finetuning
+from bert_jax.finetuning.finetune import DevRows, FineTuningPlan, _initial_parameters, finetune, plan_finetuning
 from bert_jax.model.bert import init as init_parameters
 from bert_jax.model.kernels import attention_form
 from bert_jax.model.sharding import make_mesh
@@ -107,6 +107,21 @@ def finished(config, tmp_path_factory) -> RunDirectory:
     run = RunDirectory(tmp_path_factory.mktemp("finetuned") / "run")
     finetune(config, run)
     return run
+
+
+@pytest.fixture
+def evaluations(monkeypatch) -> list[int]:
+    """The numbers of the evaluations of dev rows so far, the second of which is interrupted."""
+    evaluate, numbers = DevRows.evaluate, []
+
+    def stopped_at_the_second(self, *given):
+        numbers.append(len(numbers) + 1)
+        if len(numbers) == 2:
+            raise Interrupted("here")
+        return evaluate(self, *given)
+
+    monkeypatch.setattr(DevRows, "evaluate", stopped_at_the_second)
+    return numbers
 
 
 def test_a_task_is_learned_and_measured(finished, config):
