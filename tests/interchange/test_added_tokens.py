@@ -44,11 +44,10 @@ def texts(rng: random.Random, count: int) -> list[str]:
     return written
 
 
-@pytest.mark.parametrize("seed", [0, 1])
 @pytest.mark.parametrize("kind", KINDS)
-def test_the_ids_are_those_of_transformers(kind, seed, tmp_path, monkeypatch):
+def test_the_ids_are_those_of_transformers(kind, tmp_path, monkeypatch):
     monkeypatch.setenv("HF_HUB_OFFLINE", "1")
-    rng, (source, saved, exported) = random.Random(seed), (tmp_path / name for name in ("source", "saved", "exported"))
+    rng, (source, saved, exported) = random.Random(0), (tmp_path / name for name in ("source", "saved", "exported"))
     source.mkdir()
     theirs = theirs_in(kind, source)
     from transformers import AutoTokenizer
@@ -65,7 +64,7 @@ def test_the_ids_are_those_of_transformers(kind, seed, tmp_path, monkeypatch):
     again = read_tokenizer(PublishedFolder(exported), config).tokenizer
     theirs_again = AutoTokenizer.from_pretrained(exported)
     found = 0
-    for text in texts(rng, 60):
+    for text in texts(rng, 100):
         expected = theirs(text, add_special_tokens=False).input_ids
         spans = ours.encode_spans(text)
         assert ours.encode(text) == again.encode(text) == [span.id for span in spans] == expected, text

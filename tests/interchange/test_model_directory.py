@@ -240,10 +240,6 @@ def _settings(file: str, **changes):
     return spoil
 
 
-def _nested(depth: int) -> list:
-    return [_nested(depth - 1)] if depth else []
-
-
 def _filled(name: str, number, dtype=np.float32):
     return lambda folder: with_tensors(folder, lambda tensors: tensors | {name: np.full(32, number, dtype)})
 
@@ -324,8 +320,6 @@ SPOILED = {
     "no weights": (lambda folder: (folder / "model.safetensors").unlink(), "has neither model.safetensors nor"),
     "an oversized header": (_large_header, "says that its header has 1,000,000,000,000 bytes"),
     "overlapping tensors": (_header(data_offsets=[0, 388]), "is no good safetensors file"),
-    "a tensor outside the file": (_header(data_offsets=[10**9, 10**9 + 388]), "is no good safetensors file"),
-    "an overflowing shape": (_header(shape=[2**40, 2**40]), "is no good safetensors file"),
     "an index leading outside": (
         _index("../secret.safetensors"),
         "names '../secret.safetensors', which is no safetensors file in its",
@@ -361,7 +355,6 @@ SPOILED = {
         _tokenizer(added_tokens=[added_token("[MASK]", 9)]),
         "the added token '[MASK]' has the number 9 and its place is 4",
     ),
-    "a gap before an added token": (_tokenizer(added_tokens=[added_token("a b", 99)]), "its place is 97"),
     "a key that isn't known": (
         _tokenizer(pre_tokenizer={"type": "BertPreTokenizer", "later": True}),
         "has 'pre_tokenizer.later', which isn't read here",
@@ -378,10 +371,7 @@ SPOILED = {
     ),
     "a million wrong pieces": (_tokenizer(added_tokens=[{}] * 300_000), "is no good tokenizer.json"),
     "a tokenizer.json of 33 MB": (_tokenizer(x="x" * 33_000_000), "more than 32,000,000 bytes, which no such file"),
-    "an index with a NUL": (_index("model\0.safetensors"), "names 'model\\x00.safetensors', which is no safetensors"),
     "numbers in eight bits": (_eight_bits, "holds F8_E4M3 numbers, which aren't read here"),
-    "a setting of megabytes": (_settings("config.json", model_type="x" * 10**6), "model_type is 'xxx"),
-    "nested settings": (_settings("config.json", x=_nested(100)), "is nested more than 64 deep"),
     "an epsilon in words": (_settings("config.json", layer_norm_eps=[1]), "layer_norm_epsilon is layer_norm_eps there"),
     "no config": (lambda folder: (folder / "config.json").unlink(), "has neither config.json nor bert_config.json"),
 }
@@ -394,13 +384,6 @@ def test_what_is_damaged_or_does_not_belong_together_is_refused_in_one_line(fold
     with pytest.raises(UsageError) as refusal:
         open_model_directory(folder).parameters()
     assert words in str(refusal.value) and "\n" not in str(refusal.value)
-
-
-def test_a_refused_model_is_not_imported(folder, tmp_path, capsys):
-    (folder / "config.json").write_text("{")
-    assert run(["import", str(folder), str(tmp_path / "run")]) == 2
-    assert capsys.readouterr().err.count("\n") == 1
-    assert [path.name for path in tmp_path.iterdir()] == ["model"]
 
 
 READ = ["config.json", "model.safetensors", "vocab.txt", "tokenizer.json", "tokenizer_config.json"]
@@ -636,14 +619,6 @@ def test_the_command_exports_a_fine_tuned_run(fine_tuned, write_run, tmp_path, c
     assert run(["export", str(tmp_path / "run"), str(tmp_path / "model")]) == 0
     assert "exported a BertForQuestionAnswering to" in capsys.readouterr().err
     assert "qa_outputs.bias" in load_file(tmp_path / "model" / "model.safetensors")
-
-
-def test_a_head_of_no_class_is_one_line_and_leaves_nothing(fine_tuned, write_run, tmp_path, capsys):
-    write_run(fine_tuned("marked"), tmp_path / "run")
-    assert run(["export", str(tmp_path / "run"), str(tmp_path / "model")]) == 2
-    printed = capsys.readouterr().err.replace("\n", " ")
-    assert "no class with the head of task film (--task.kind=marked, --task.no-mix-layers); use" in printed
-    assert not (tmp_path / "model").exists()
 
 
 def test_every_file_has_the_mode_that_the_umask_gives(fine_tuned, tmp_path):

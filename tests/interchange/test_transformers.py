@@ -1,7 +1,6 @@
 """Exports, loaded by transformers itself. Skipped where it isn't installed: pip install torch transformers."""
 
 import jax
-import jax.numpy as jnp
 import numpy as np
 import pytest
 from token_rows import tokens_of
@@ -69,16 +68,16 @@ CASES = {
 def case(request, tmp_path_factory):
     """A model of random parameters, zeros too, and where it is exported to."""
     make_tokenizer, settings = CASES[request.param]
-    tokenizer, keys = make_tokenizer(), iter(jax.random.split(jax.random.key(3), 99))
+    tokenizer, rng = make_tokenizer(), np.random.default_rng(3)
     config = ModelConfig(
         **{"num_layers": 3, "hidden_size": 16, "num_heads": 2, "max_positions": 256, "initializer_range": 0.1},
         vocabulary_size=len(tokenizer.vocabulary),
         **settings,
     )
-    start = init(config, jax.random.key(1))
-    params = jax.tree.map(lambda leaf: leaf + 0.1 * jax.random.normal(next(keys), leaf.shape), start)
+    start = jax.device_get(init(config, jax.random.key(1)))
+    params = jax.tree.map(lambda leaf: leaf + rng.normal(scale=0.1, size=leaf.shape).astype(np.float32), start)
     folder = tmp_path_factory.mktemp("exported") / "model"
-    write_model_directory(folder, config, jax.device_get(params), tokenizer)
+    write_model_directory(folder, config, params, tokenizer)
     return Bert(config, params, tokenizer), folder
 
 
@@ -86,6 +85,12 @@ def loaded(kind: str, folder):
     model, info = getattr(transformers, kind).from_pretrained(folder, output_loading_info=True)
     assert not info["missing_keys"] and not info["mismatched_keys"]
     return model.eval(), info["unexpected_keys"]
+
+
+def logits_everywhere(config, params, tokens):
+    """Of the pieces at every place, and of the pairs."""
+    places = np.tile(np.arange(tokens.ids.shape[1]), (len(tokens.ids), 1))
+    return jax.jit(BertForPretraining(config).apply)({"params": params}, tokens, places)
 
 
 def test_its_tokenizer_gives_our_ids(case):
@@ -115,10 +120,7 @@ def test_pretraining_model_loads_whole_and_gives_our_outputs(case):
         out = model(
             input_ids=torch.tensor(ids), token_type_ids=torch.tensor(segments), attention_mask=torch.tensor(mask)
         )
-    everywhere = jnp.tile(jnp.arange(20), (3, 1))
-    pieces, pairs = BertForPretraining(bert.config).apply(
-        {"params": bert.params}, tokens_of(ids, segments, mask), everywhere
-    )
+    pieces, pairs = logits_everywhere(bert.config, bert.params, tokens_of(ids, segments, mask))
     size = bert.config.vocabulary_size
     np.testing.assert_allclose(np.asarray(pieces)[..., :size][mask], out.prediction_logits.numpy()[mask], atol=1e-5)
     np.testing.assert_allclose(pairs[:, 0], out.seq_relationship_logits.numpy(), atol=1e-5)
@@ -134,7 +136,7 @@ ONE_CASE = pytest.mark.parametrize("case", [next(iter(CASES))], indirect=True)
 )
 def test_a_model_without_some_heads_is_exported_without_them(case, absent, kind, tmp_path):
     bert, _ = case
-    params = without(jax.device_get(bert.params), absent)
+    params = without(bert.params, absent)
     write_model_directory(tmp_path / "model", bert.config, params, bert.tokenizer)
     assert not loaded(kind, tmp_path / "model")[1]
 
@@ -156,10 +158,7 @@ def test_a_causal_model_of_modernberts_block_is_a_decoder_there(tmp_path):
     ids = rng.integers(5, config.vocabulary_size, (2, 20))
     with torch.no_grad():
         theirs = model(input_ids=torch.tensor(ids), attention_mask=torch.tensor(mask.astype(int))).logits.numpy()
-    everywhere = jnp.tile(jnp.arange(20), (2, 1))
-    pieces, _ = BertForPretraining(config).apply(
-        {"params": params}, tokens_of(ids, np.zeros_like(ids), mask), everywhere
-    )
+    pieces, _ = logits_everywhere(config, params, tokens_of(ids, np.zeros_like(ids), mask))
     np.testing.assert_allclose(np.asarray(pieces)[..., : config.vocabulary_size][mask], theirs[mask], atol=1e-5)
     again = open_model_directory(tmp_path / "model")
     assert again.config == config.replace(compute_dtype="float32")
@@ -259,9 +258,16 @@ def test_dropout_that_the_files_cannot_hold_is_left_out_and_said(fine_tuned, tmp
     assert open_model_directory(tmp_path / "model").config.dropout == 0
 
 
-def test_a_head_without_a_class_there_is_not_exported(fine_tuned, tmp_path):
-    ours = fine_tuned("span", model_type="nomic_bert", **RELATED["nomic_bert"])
-    with pytest.raises(UsageError, match="transformers has no class NomicBertForQuestionAnswering; use the run itself"):
+@pytest.mark.parametrize(
+    ("model_type", "kind", "words"),
+    [
+        ("nomic_bert", "span", "has no class NomicBertForQuestionAnswering"),
+        ("bert", "marked", r"has no class with the head of task film \(--task.kind=marked, --task.no-mix-layers\)"),
+    ],
+)
+def test_a_head_without_a_class_there_is_not_exported(fine_tuned, model_type, kind, words, tmp_path):
+    ours = fine_tuned(kind, model_type=model_type, **RELATED[model_type])
+    with pytest.raises(UsageError, match=f"transformers {words}; use the run itself"):
         write_model_directory(tmp_path / "model", *ours[1:], ours.task)
     assert not hasattr(transformers, "NomicBertForQuestionAnswering") and not (tmp_path / "model").exists()
 
@@ -290,6 +296,5 @@ def test_a_model_with_an_exchanged_vocabulary_gives_our_outputs(tmp_path):
     row = np.array([[cls, *ids, sep]])
     with torch.no_grad():
         logits = there(input_ids=torch.tensor(row)).logits.numpy()
-    places = jnp.arange(row.shape[1])[None]
-    ours, _ = BertForPretraining(model).apply({"params": params}, tokens_of(row, 0 * row, 0 * row + 1), places)
+    ours, _ = logits_everywhere(model, params, tokens_of(row, 0 * row, 0 * row + 1))
     np.testing.assert_allclose(np.asarray(ours)[..., : len(new.vocabulary)], logits, atol=1e-5)
