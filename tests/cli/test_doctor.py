@@ -18,11 +18,13 @@ def test_the_doctor_prints_one_object(doctor):
 
 
 @pytest.mark.long
-def test_the_doctor_prints_tables_and_orders_approaches_with_models(doctor, tiny_run, tmp_path):
+def test_the_doctor_takes_sources_from_a_file_and_orders_approaches_with_models(doctor, corpus, tiny_run, tmp_path):
     (tmp_path / "tags.conllu").write_text("1\thouse\thouse\tNOUN\t_\t_\t0\troot\t_\t_\n")
-    shown = doctor("--models", tiny_run.path, "--tags", tmp_path / "tags.conllu")
-    for heading in ("Languages", "Sequences of the whole text", "Vocabularies", "Its time"):
-        assert heading in shown
+    (tmp_path / "other.txt").write_bytes(corpus.read_bytes()[:20_000])
+    (tmp_path / "sources.toml").write_text(f"[[source]]\nsource = {str(tmp_path / 'other.txt')!r}\n")
+    further = f"@{tmp_path / 'sources.toml'}", "--smoothing", "0.5"
+    shown = doctor(*further, "--models", tiny_run.path, "--tags", tmp_path / "tags.conllu")
+    assert "The sources, estimated from samples" in shown and "seen" in shown
     lines = shown.splitlines()
     start = next(number for number, line in enumerate(lines) if line.startswith("Approaches for this text"))
     first, second, _, _, fifth, end = (start + 1 + 4 * number for number in range(6))
@@ -43,15 +45,6 @@ def test_a_treebank_is_read_before_the_text(corpus, config_file, refused, tmp_pa
     }.items():
         message = refused("doctor", corpus, "--config", config_file, "--tags", tmp_path / file)
         assert words in message and "objective" not in message
-
-
-@pytest.mark.long
-def test_the_doctor_takes_several_sources_also_from_a_file(doctor, corpus, tmp_path):
-    other = tmp_path / "other.txt"
-    other.write_bytes(corpus.read_bytes()[:20_000])
-    (tmp_path / "sources.toml").write_text(f"[[source]]\nsource = {str(other)!r}\n")
-    shown = doctor(f"@{tmp_path / 'sources.toml'}", "--smoothing", "0.5")
-    assert "The sources, estimated from samples" in shown and "seen" in shown
 
 
 @pytest.mark.long

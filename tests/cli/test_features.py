@@ -5,7 +5,6 @@ import json
 import subprocess
 
 import numpy as np
-import pyarrow.parquet
 import pytest
 from conftest import program
 from warm_process import COMMAND
@@ -60,14 +59,10 @@ def vectors_in(path) -> np.ndarray:
         with np.load(path) as found:
             assert found.files == ["vectors"]
             return found["vectors"]
-    if path.suffix == ".parquet":
-        return np.array(pyarrow.parquet.read_table(path)["vector"].to_pylist())
     return np.array([json.loads(line)["vector"] for line in path.read_text().splitlines()])
 
 
-@pytest.mark.parametrize(
-    "name, flags, width", [("out.npz", [], 32), ("out.parquet", [], 32), ("out.jsonl", ["--width", "8"], 8)]
-)
+@pytest.mark.parametrize("name, flags, width", [("out.npz", [], 32), ("out.jsonl", ["--width", "8"], 8)])
 def test_a_run_trained_for_vectors_writes_them(vectors_run, lines, tmp_path, done, name, flags, width):
     said = done("features", vectors_run.path, lines, tmp_path / name, *flags).err
     assert f"{name}: features of 4 texts, of each the mean over its tokens (layer 2; {width} numbers, norm" in said

@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from bert_jax.cli.main import run
+from bert_jax.products.suite.processes import Processes
 from bert_jax.system.workers import available_cores
 
 COMMANDS = {
@@ -135,6 +136,8 @@ def test_it_works_or_refuses_in_one_line(command, kind, folder_of, tiny_run, tra
                                          monkeypatch, capsys):  # fmt: skip
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("PJRT_NPROC", str(available_cores()))
+    # What a suite leaves to processes, which import all that this one has imported.
+    monkeypatch.setattr(Processes, "call", lambda _, function, *arguments: function(*arguments))
     folder = folder_of(kind)
     (tmp_path / "rows.tsv").write_text("sentence\tlabel\n" + "a good one\t1\na bad one\t0\n" * 4)
     (tmp_path / "text.txt").write_text("The value of the name.\n")

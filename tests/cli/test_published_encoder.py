@@ -6,9 +6,10 @@ import pytest
 from conftest import stories
 
 from bert_jax.cli.main import run
+from bert_jax.products.bench import bench
 
 FOLDER = Path(__file__).parents[1] / "golden" / "vectors" / "bert"
-PHASE = "--phases.0.length 16 --phases.0.batch-size 2 --phases.0.steps 2 --logging.no-tensorboard".split()
+PHASE = "--phases.0.length 16 --phases.0.batch-size 2 --phases.0.steps 2 --preparation.processes 1".split()
 
 
 @pytest.fixture(scope="module")
@@ -38,14 +39,17 @@ def test_its_encoder_is_pretrained_further_and_then_has_a_head(models, text, tmp
     done("fill-mask", tmp_path / "run", "a [MASK]")
 
 
-@pytest.mark.parametrize("command, flags", [("params", ""), ("bench", "--batch-size 2 --length 8 --seconds 0.1")])
-@pytest.mark.long(first=1)
-def test_commands_that_need_its_sizes_take_it(model, command, flags, done):
-    done(command, model, *flags.split())
+@pytest.mark.long
+def test_commands_that_need_its_sizes_take_it(model, done, monkeypatch):
+    monkeypatch.setattr(bench, "_CPU_SIZES", (128,))
+    done("params", model)
+    done("bench", model, *"--batch-size 2 --length 8 --seconds 0.01".split())
 
 
 def test_the_doctor_takes_it_and_names_the_vocabulary_and_no_smaller_model(model, text, done):
     shown = " ".join(done("doctor", text, "--config", model).out.split())
+    for heading in ("Languages", "Sequences of the whole text", "Vocabularies", "Its time"):
+        assert heading in shown
     assert "one trained on the text has" in shown and "by bert-jax vocab --extend, or begin a new model" in shown
     _, advice = shown.split("What to change")
     assert "smaller model" not in advice and "--vocabulary.size" not in advice

@@ -1,6 +1,5 @@
 """bert-jax search, as typed."""
 
-import gzip
 import json
 import subprocess
 
@@ -27,9 +26,7 @@ def folder(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     content = "".join(f"{line}\n" for line in LINES).encode()
     (tmp_path / "lines.txt").write_bytes(content)
-    (tmp_path / "lines.txt.gz").write_bytes(gzip.compress(content))
     (tmp_path / "lines.txt.zst").write_bytes(zstandard.compress(content))
-    (tmp_path / "rows.jsonl").write_text("".join(json.dumps({"n": 1, "body": line}) + "\n" for line in LINES))
     (tmp_path / "rows.tsv").write_text("n\tbody\n" + "".join(f"1\t{line}\n" for line in LINES))
     return tmp_path
 
@@ -66,9 +63,7 @@ def test_the_ids_of_a_table_are_printed(vectors_run, folder, expected, found, do
     assert "id" in shown and f"d{expected[0][0].row}" in shown
 
 
-@pytest.mark.parametrize(
-    "source", ["lines.txt.gz", "lines.txt.zst", "rows.jsonl --texts body", "rows.tsv --texts body"]
-)
+@pytest.mark.parametrize("source", ["lines.txt.zst", "rows.tsv --texts body"])
 def test_texts_of_every_form_are_searched(found, expected, source):
     hits, said = found(*source.split(), "--top", "3")
     assert ranked(hits) == ranked(expected)
@@ -76,7 +71,7 @@ def test_texts_of_every_form_are_searched(found, expected, source):
     assert f"{name}: 1 empty text left out" in said and "1 of 4 texts are longer than 16 tokens" in said
 
 
-@pytest.mark.parametrize("written, width", [("float32", None), ("float16", None), ("float32", 16)])
+@pytest.mark.parametrize("written, width", [("float16", None), ("float32", 16)])
 def test_vectors_of_features_are_searched_with_or_without_their_texts(vectors_run, found, done, written, width):
     flags = ["--width", width] if width else []
     done("features", vectors_run.path, "lines.txt", "v.npz", "--dtype", written, *flags)
@@ -85,12 +80,6 @@ def test_vectors_of_features_are_searched_with_or_without_their_texts(vectors_ru
         assert ranked(found("v.npz", "--top", "3", *flags, *lines)[0]) == ranked(expected)
     alone = ranked(found("v.npz", "--top", "5", *flags)[0])
     assert [len(hits) for hits in alone] == [5, 5] and {text for hits in alone for _, _, text in hits} == {None}
-
-
-def test_a_whole_vector_is_cut_to_the_width_of_the_search(vectors_run, found, done):
-    done("features", vectors_run.path, "lines.txt", "v.npz")
-    hits, _ = found("v.npz", "--width", "8", "--lines", "lines.txt", "--top", "3")
-    assert ranked(hits) == ranked(bert_jax.load(vectors_run.path).search(QUERIES, LINES, 3, 8))
 
 
 def test_people_get_a_table_for_each_query(vectors_run, folder, expected, done):
@@ -112,11 +101,6 @@ def test_texts_cannot_change_the_table_that_shows_them(vectors_run, folder, done
     for shown in (r"the\n\x1b[1m\u202edog", r"cat\ndog\tcow", r"\x1b[2Jdog", r"\u202egod\u2066"):
         assert shown in out
     assert len({len(line) for line in out.splitlines()[1:]}) == 1  # the lines of a table are of one width
-
-
-def test_a_pretrained_run_is_searched_with_a_warning(tiny_run, folder, done):
-    said = done("search", tiny_run.path, "lines.txt", "the dog", "--json").err
-    assert "the model was not trained for vectors of texts" in said
 
 
 def test_a_corpus_comes_from_standard_input(vectors_run):
