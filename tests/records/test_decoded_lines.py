@@ -116,13 +116,6 @@ def test_what_is_no_utf_8_text_is_refused_with_a_remedy(tmp_path, content, words
         read(tmp_path / "a.txt", language="zh" if "GB18030" in words else "en")
 
 
-def test_what_unpacks_to_too_much_is_refused_whatever_its_name(tmp_path, monkeypatch):
-    monkeypatch.setattr(limits, "FREE_BYTES", 1 << 20)
-    (tmp_path / "a.txt").write_bytes(gzip.compress(b"word word word\n" * 300_000))
-    with pytest.raises(UsageError, match="it unpacks to .* bytes or more"):
-        read(tmp_path / "a.txt")
-
-
 def test_a_little_that_is_not_utf_8_is_replaced_and_counted(tmp_path):
     (tmp_path / "a.txt").write_bytes(TEXT_DE.encode() * 20 + TEXT_DE.encode("latin-1"))
     documents, corpus = read(tmp_path / "a.txt")

@@ -11,7 +11,7 @@ from bert_jax.system import bucket
 from bert_jax.system.bucket import place_of
 from bert_jax.system.copies import fetched
 from bert_jax.system.errors import RunError, UsageError
-from bert_jax.system.files import matching_files, new_directory, open_binary, remove_directory, write_text
+from bert_jax.system.files import FileSum, matching_files, new_directory, open_binary, remove_directory, write_text
 
 
 def test_local_paths_are_absolute_and_without_double_dots(tmp_path, monkeypatch):
@@ -118,9 +118,14 @@ def test_an_object_that_is_cut_short_is_not_read(server, folder):
 
 
 def test_files_are_written_to_a_bucket_and_deleted(folder, objects, content):
-    write_text(folder / "new.txt", "text")
+    for text in ("old", "text"):
+        write_text(folder / "new.txt", text)
+    assert FileSum.of(folder / "new.txt").size == 4
     with new_directory(folder / "made") as made:
         (made / "x").write_text("y")
+    with pytest.raises(ZeroDivisionError), new_directory(folder / "failed") as made:
+        (made / "half").write_text("y")
+        raise ZeroDivisionError
     assert content(folder) == objects | {"new.txt": b"text", "made/x": b"y"}
     for _ in range(2):
         remove_directory(folder / "made")

@@ -6,7 +6,7 @@ import pytest
 from bert_jax.system.bucket import object_name, place_of
 from bert_jax.system.copies import copy_into, fetched, local_path, publish
 from bert_jax.system.errors import RunError, UsageError
-from bert_jax.system.files import FileSum, new_directory, write_json, write_text
+from bert_jax.system.files import new_directory
 
 OF_CLOUD_STORAGE = pytest.mark.parametrize("server", ["bucket_server"], indirect=True)
 
@@ -83,18 +83,6 @@ def test_work_is_published_with_its_record_last(bucket_server, bucket, content):
     (here / "b").write_text("c")  # of the same length
     publish(there, last="record.json")
     assert content(there)["b"] == b"c" and len(asked(bucket_server, "POST /upload")) == 1
-
-
-def test_writes_replace_objects_whole(bucket_server, bucket):
-    path = place_of(f"{bucket}/a.json")
-    write_json(path, {"ü": 1})
-    write_text(path, "new")
-    assert path.read_text() == "new" and FileSum.of(path).size == 3
-    with pytest.raises(ZeroDivisionError):
-        with new_directory(place_of(f"{bucket}/run")) as temporary:
-            (temporary / "half").write_text("x")
-            raise ZeroDivisionError
-    assert bucket_server.names(bucket.removeprefix("gs://")) == ["/a.json"]
 
 
 @OF_CLOUD_STORAGE
