@@ -44,6 +44,13 @@ class FineTuned(NamedTuple):
 
 
 @pytest.fixture
+def transformers(monkeypatch):
+    """The library, which asks no hub."""
+    monkeypatch.setenv("HF_HUB_OFFLINE", "1")
+    return pytest.importorskip("transformers")
+
+
+@pytest.fixture
 def fine_tuned():
     """A model of a kind of task, all its parameters random: biases, and LayerNorm's scales round 1."""
 

@@ -2,7 +2,6 @@
 
 import json
 import random
-from pathlib import Path
 
 import pytest
 from tokenizer_folders import BASES, wordpiece_file, write_vocabulary
@@ -24,14 +23,6 @@ WORDS = ["the", "river's", "house", "caf\u00e9", "中文", "a1", "(x)", "running
 PIECES = [*SPECIAL_PIECES, *"the river ' s house cafe a ##1 ( x ) run ##ning e 中 文 ##s [ ] old".split()]
 
 
-def theirs_in(kind: str, folder: Path):
-    """transformers' tokenizer of a relative, from its vocabulary alone."""
-    transformers = pytest.importorskip("transformers")
-    name, special = BASES[kind]
-    write_vocabulary(kind, folder)
-    return getattr(transformers, name).from_pretrained(folder, **special)
-
-
 def texts(rng: random.Random, count: int) -> list[str]:
     """Words with added tokens before, within and after them."""
     written = []
@@ -45,24 +36,23 @@ def texts(rng: random.Random, count: int) -> list[str]:
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_the_ids_are_those_of_transformers(kind, tmp_path, monkeypatch):
-    monkeypatch.setenv("HF_HUB_OFFLINE", "1")
+def test_the_ids_are_those_of_transformers(kind, transformers, tmp_path):
     rng, (source, saved, exported) = random.Random(0), (tmp_path / name for name in ("source", "saved", "exported"))
     source.mkdir()
-    theirs = theirs_in(kind, source)
-    from transformers import AutoTokenizer
-
+    write_vocabulary(kind, source)
+    name, special = BASES[kind]  # the class, which makes a tokenizer of its vocabulary alone
+    theirs = getattr(transformers, name).from_pretrained(source, **special)
     flags = ("single_word", "lstrip", "rstrip", "normalized", "special")
     added = rng.sample(ADDED, 6)
     theirs.add_tokens([AddedToken(text, **{flag: rng.random() < 0.4 for flag in flags}) for text in added])
     theirs.save_pretrained(saved)
-    theirs = AutoTokenizer.from_pretrained(saved)
+    theirs = transformers.AutoTokenizer.from_pretrained(saved)
     config = ModelConfig(model_type=kind, vocabulary_size=len(theirs))
     ours = read_tokenizer(PublishedFolder(saved), config).tokenizer
     exported.mkdir()
     write_tokenizer(ours, exported, 512)
     again = read_tokenizer(PublishedFolder(exported), config).tokenizer
-    theirs_again = AutoTokenizer.from_pretrained(exported)
+    theirs_again = transformers.AutoTokenizer.from_pretrained(exported)
     found = 0
     for text in texts(rng, 100):
         expected = theirs(text, add_special_tokens=False).input_ids
@@ -101,9 +91,7 @@ STRUCTURED = {"content": E1, "lstrip": True, "rstrip": False, "normalized": Fals
         ({"added_tokens_decoder": {}}, {"additional_special_tokens": BOTH}, []),
     ],
 )
-def test_pieces_that_the_files_call_special_are_found_whole(settings, special, whole, tmp_path, monkeypatch):
-    monkeypatch.setenv("HF_HUB_OFFLINE", "1")
-    transformers = pytest.importorskip("transformers")
+def test_pieces_that_the_files_call_special_are_found_whole(settings, special, whole, transformers, tmp_path):
     pieces = [*PIECES, "<", ">", "e1", "<e1>", "[E1]", "bos", "##s"]
     (tmp_path / "vocab.txt").write_text("\n".join(dict.fromkeys(pieces)))
     (tmp_path / "config.json").write_text('{"model_type": "bert"}')

@@ -126,6 +126,12 @@ def outcome(folder: Path, seed: str, said: list[str]) -> Outcome:
 
 
 @pytest.fixture
+def quiet_transformers(transformers):
+    """The library, which warns of none of the folders."""
+    transformers.logging.set_verbosity_error()
+
+
+@pytest.fixture
 def lines(monkeypatch):
     """The lines that are printed."""
     found: list[str] = []
@@ -271,9 +277,7 @@ OF_FILES = {
 
 
 @pytest.mark.parametrize("name", [*CAUSES, *OF_FILES])
-def test_each_cause_of_other_ids(name, tmp_path, lines, monkeypatch):
-    monkeypatch.setenv("HF_HUB_OFFLINE", "1")
-    pytest.importorskip("transformers").logging.set_verbosity_error()
+def test_each_cause_of_other_ids(name, quiet_transformers, tmp_path, lines):
     if name in OF_FILES:
         kind, base, config, form, files = OF_FILES[name]
         written(base, tmp_path, config, form, **files)
@@ -285,9 +289,7 @@ def test_each_cause_of_other_ids(name, tmp_path, lines, monkeypatch):
 
 
 @pytest.mark.long
-def test_no_ids_differ_in_silence(tmp_path, lines, monkeypatch, slow):
-    monkeypatch.setenv("HF_HUB_OFFLINE", "1")
-    pytest.importorskip("transformers").logging.set_verbosity_error()
+def test_no_ids_differ_in_silence(quiet_transformers, tmp_path, lines, slow):
     first = os.environ.get("BERT_JAX_FOLDERS", "0")
     kinds, silent = collections.Counter(), []
     for seed in (f"{first}.{number}" for number in range(2000 if slow else 40)):

@@ -298,32 +298,20 @@ def _lines(*pieces: str, folder: Path) -> None:
 
 SPOILED = {
     "half a head": (dropped("cls.predictions.bias"), "a part of masked_lm only: the tensor cls.predictions.bias is"),
-    "another shape": (
-        _settings("config.json", intermediate_size=50),
-        "has shape (48, 32) and its config asks for (50, 32",
-    ),
+    "another shape": (_settings("config.json", intermediate_size=50), "(48, 32) and its config asks for (50, 32)"),
     "more layers": (_settings("config.json", num_hidden_layers=500), "lacks the tensor bert.encoder.layer.3."),
-    "fewer layers": (
-        _settings("config.json", num_hidden_layers=2),
-        "attention.output.LayerNorm.bias is of layer 2, numbered from 0, and its config has 2 of them",
-    ),
+    "fewer layers": (_settings("config.json", num_hidden_layers=2), "is of layer 2, numbered from 0"),
     "another id of [MASK]": (_settings("config.json", mask_token_id=7), "mask_token_id is 7, and [MASK] is piece 4"),
     "an absurd size": (_settings("config.json", vocab_size=10**15), "vocab_size is 1000000000000000; a size from 1 to"),
     "no size": (_settings("config.json", hidden_size=None), "hidden_size is None; a size"),
     "another family": (_settings("config.json", model_type="robrta"), "did you mean roberta"),
-    "relative positions": (
-        _settings("config.json", position_embedding_type="relative_key"),
-        "position_embedding_type is",
-    ),
+    "relative positions": (_settings("config.json", position_embedding_type="relative_key"), "embedding_type is"),
     "another activation": (_settings("config.json", hidden_act="relu"), "hidden_act is 'relu'; bert_jax has gelu"),
     "no JSON": (lambda folder: (folder / "config.json").write_text("{"), "it is no JSON"),
     "no weights": (lambda folder: (folder / "model.safetensors").unlink(), "has neither model.safetensors nor"),
     "an oversized header": (_large_header, "says that its header has 1,000,000,000,000 bytes"),
     "overlapping tensors": (_header(data_offsets=[0, 388]), "is no good safetensors file"),
-    "an index leading outside": (
-        _index("../secret.safetensors"),
-        "names '../secret.safetensors', which is no safetensors file in its",
-    ),
+    "an index leading outside": (_index("../secret.safetensors"), "'../secret.safetensors', which is no safetensors"),
     "an index to no file": (_index("none.safetensors"), "none.safetensors can't be read"),
     "an index to another file": (_index("model-00003-of-00003.safetensors"), "lacks cls.predictions.bias, which model"),
     "no vocabulary": (lambda folder: (folder / "vocab.txt").unlink(), "has no vocabulary; put the model's"),
@@ -337,24 +325,15 @@ SPOILED = {
     ),
     "one tensor under two names": (_another("bert.pooler.dense.gamma", "bert.pooler.dense.weight"), "are names of one"),
     "a head for pairs without pooler": (dropped("bert.pooler."), "has a head for pairs and no pooler"),
-    "a number that is none": (
-        _filled("bert.pooler.dense.bias", np.nan),
-        "pooler.dense.bias holds numbers that aren't fi",
-    ),
+    "a number that is none": (_filled("bert.pooler.dense.bias", np.nan), "dense.bias holds numbers that aren't fi"),
     "whole numbers": (_filled("bert.pooler.dense.bias", 1, np.int32), "holds int32 numbers; one of float32"),
-    "settings of other types": (
-        _settings("tokenizer_config.json", added_tokens_decoder=[1]),
-        "added_tokens_decoder is",
-    ),
+    "settings of other types": (_settings("tokenizer_config.json", added_tokens_decoder=[1]), "tokens_decoder is"),
     "words split otherwise": (_tokenizer(pre_tokenizer={"type": "WhitespaceSplit"}), "isn't read here; give a BPE"),
     "another sign of continuation": (
         _tokenizer(model={"type": "WordPiece", "vocab": {}, "continuing_subword_prefix": "@@"}),
         "and ## before pieces within words",
     ),
-    "one piece, two ids": (
-        _tokenizer(added_tokens=[added_token("[MASK]", 9)]),
-        "the added token '[MASK]' has the number 9 and its place is 4",
-    ),
+    "one piece, two ids": (_tokenizer(added_tokens=[added_token("[MASK]", 9)]), "has the number 9 and its place is 4"),
     "a key that isn't known": (
         _tokenizer(pre_tokenizer={"type": "BertPreTokenizer", "later": True}),
         "has 'pre_tokenizer.later', which isn't read here",

@@ -150,11 +150,7 @@ REFUSED = {
     "no name": (POOL, {"pooling_mode": 10**300}, "input should be a valid list"),
     "a width": (POOL, {"embedding_dimension": 17}, "embedding_dimension is 17 and the model's width 16"),
     "a width in quotes": (POOL, {"word_embedding_dimension": "16"}, "is '16': input should be a valid integer"),
-    "a default that is no prompt": (
-        LIBRARY,
-        {"default_prompt_name": "ask"},
-        "default_prompt_name is 'ask', which isn't",
-    ),
+    "a default that is no prompt": (LIBRARY, {"default_prompt_name": "ask"}, "'ask', which isn't"),
     "a name with =": (LIBRARY, {"prompts": {"a=b": "ask: "}}, "a prompt is called 'a=b'"),
     "a length that is no number": (LENGTHS, {"max_seq_length": "12"}, "max_seq_length is '12'"),
     "a length of thousands of digits": (LENGTHS, {"max_seq_length": -(10**999)}, "cuts texts to -1000"),

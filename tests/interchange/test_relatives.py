@@ -159,11 +159,7 @@ def test_a_pretrained_model_is_exported_as_a_class_that_there_is(golden, tmp_pat
     [
         ("nomic_bert", {"head_dim": 16}, "head_dim is 16 with hidden_size 36 and num_attention_heads 3; bert_jax's"),
         ("nomic_bert", {"prenorm": True}, "prenorm is True; bert_jax's NomicBERT has False"),
-        (
-            "nomic_bert",
-            {"activation_function": "geglu"},
-            "activation_function is 'geglu'; bert_jax's NomicBERT has 'sw",
-        ),
+        ("nomic_bert", {"activation_function": "geglu"}, "function is 'geglu'; bert_jax's NomicBERT has 'sw"),
         ("nomic_bert", {"rope_parameters": {"rope_type": "yarn"}}, "rope_type is 'yarn': input should be 'default'"),
         ("eurobert", {"rope_scaling": {"factor": 2}}, "rope_scaling is .*; bert_jax scales no rotations"),
         ("eurobert", {"num_key_value_heads": 4}, "num-heads=6 is not a multiple of --model.key-value-heads=4"),
@@ -189,30 +185,18 @@ def test_a_pretrained_model_is_exported_as_a_class_that_there_is(golden, tmp_pat
         ("modernbert", {"global_attn_every_n_layers": 0}, "global_attn_every_n_layers is 0: .* or equal to 1"),
         ("modernbert", {"local_attention": "128"}, "local_attention is '128': input should be a valid integer"),
         ("modernbert", {"rope_parameters": {"rope_theta": 5.0}}, "rope_theta is 5.0: extra inputs are not"),
-        (
-            "modernbert",
-            {"rope_parameters": {"full_attention": {"rope_type": "yarn"}}},
-            "rope_type is 'yarn': input should be 'default'",
-        ),
+        ("modernbert", {"rope_parameters": {"full_attention": {"rope_type": "yarn"}}}, "is 'yarn': input should be"),
         ("modernbert", {"rope_scaling": {"factor": 2}}, "rope_scaling is .*; bert_jax scales no rotations"),
         ("modernbert", {"attention_bias": True}, "attention_bias is True; bert_jax's ModernBert has False"),
         ("modernbert", {"classifier_activation": "relu"}, "classifier_activation is 'relu'; bert_jax has gelu, "),
         ("xlnet", {"d_head": 7}, "d_head is 7 with d_model 30 and n_head 5; bert_jax's heads are d_model / n_head"),
-        (
-            "xlnet",
-            {"n_head": 4, "d_head": None},
-            "--model.hidden-size=30 is not a multiple of --model.num-heads=4; .*d_model there",
-        ),
+        ("xlnet", {"n_head": 4, "d_head": None}, "size=30 is not a multiple of .*d_model there"),
         ("xlnet", {"attn_type": "uni"}, "attn_type is 'uni'; bert_jax's XLNet has 'bi'"),
         ("xlnet", {"bi_data": True}, "bi_data is True; bert_jax's XLNet has False"),
         ("xlnet", {"summary_type": "mean"}, "summary_type is 'mean'; bert_jax's XLNet has 'last'"),
         ("xlnet", {"hidden_size": 32}, "hidden_size and d_model are one setting with two values"),
         ("xlnet", {"clamp_len": 0.5}, "clamp_len is 0.5: input should be a valid integer"),
-        (
-            "xlnet",
-            {"d_model": 35, "d_head": 7},
-            "--model.hidden-size=35 is odd and --model.positions=relative pairs .*d_model",
-        ),
+        ("xlnet", {"d_model": 35, "d_head": 7}, "hidden-size=35 is odd and .*relative pairs .*d_model"),
     ],
 )
 def test_what_bert_jax_does_not_compute_is_one_line(name, changes, words):
@@ -223,9 +207,8 @@ def test_what_bert_jax_does_not_compute_is_one_line(name, changes, words):
     assert "\n" not in str(refused.value)
 
 
-def test_the_newer_head_of_deberta_is_read_where_config_json_names_it(tmp_path):
+def test_the_newer_head_of_deberta_is_read_where_config_json_names_it(transformers, tmp_path):
     """DeBERTa-v3's files have it, and no config.json says so."""
-    transformers = pytest.importorskip("transformers")
     shutil.copytree(FOLDER / "deberta", tmp_path / "old")
     theirs = transformers.DebertaV2ForMaskedLM(
         transformers.DebertaV2Config.from_pretrained(tmp_path / "old", legacy=False)
@@ -262,9 +245,7 @@ def test_tensors_of_another_kind_than_config_json_says_are_one_line(tmp_path):
         (tmp_path / path.name).write_bytes(path.read_bytes().replace(b'"roberta"', b'"electra"'))
     settings = json.loads((tmp_path / "config.json").read_text()) | {"embedding_size": 12}
     (tmp_path / "config.json").write_text(json.dumps(settings))
-    said = (
-        "lacks the tensor electra.embeddings.word_embeddings.weight, .* are a roberta's, and config.json calls it elec"
-    )
+    said = "lacks the tensor electra.embeddings.*, .* are a roberta's, and config.json calls it elec"
     with pytest.raises(UsageError, match=said):
         open_model_directory(tmp_path)
 
@@ -298,8 +279,8 @@ def test_settings_that_a_kind_does_not_have_are_not_exported(golden, tmp_path):
 
 
 @pytest.mark.parametrize("model_type", RELATIVES)
-def test_keys_that_config_json_lacks_have_the_defaults_of_the_class(model_type):
-    transformers, relative = pytest.importorskip("transformers"), RELATIVES[model_type]
+def test_keys_that_config_json_lacks_have_the_defaults_of_the_class(model_type, transformers):
+    relative = RELATIVES[model_type]
     read = {*relative.sizes, *relative.rates, *relative.activations}
     theirs = transformers.AutoConfig.for_model(model_type).to_dict()
     assert relative.defaults == {name: theirs[name] for name in read}
@@ -315,15 +296,14 @@ def test_keys_that_config_json_lacks_have_the_defaults_of_the_class(model_type):
 @pytest.mark.parametrize(
     "keys", [{}, {"local_attention": 20}, {"sliding_window": 6}, {"sliding_window": 6, "local_attention": 20}]
 )
-def test_the_window_is_the_one_that_transformers_takes(model_type, own, keys):
-    transformers = pytest.importorskip("transformers")
+def test_the_window_is_the_one_that_transformers_takes(model_type, own, keys, transformers):
     theirs = transformers.AutoConfig.for_model(model_type, **keys).sliding_window
     assert model_config({"model_type": model_type, **keys}, Path("config.json")).local_window == theirs - own
 
 
 @pytest.mark.parametrize("name", ["albert", "electra_generator", "modernbert", "roberta"])
-def test_the_head_has_the_activation_of_the_class(name, tmp_path):
-    torch, transformers = pytest.importorskip("torch"), pytest.importorskip("transformers")
+def test_the_head_has_the_activation_of_the_class(name, transformers, tmp_path):
+    torch = pytest.importorskip("torch")
     shutil.copytree(FOLDER / name, tmp_path / name)
     file = tmp_path / name / "config.json"
     values = json.loads(file.read_text())

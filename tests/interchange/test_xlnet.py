@@ -33,9 +33,8 @@ GOLDEN = Path(__file__).parents[1] / "golden"
 XLNET = GOLDEN / "relatives" / "xlnet"
 
 
-def test_a_pipeline_of_transformers_pads_its_texts_on_the_left(fine_tuned, tmp_path, monkeypatch):
-    monkeypatch.setenv("HF_HUB_OFFLINE", "1")
-    _, transformers = pytest.importorskip("torch"), pytest.importorskip("transformers")
+def test_a_pipeline_of_transformers_pads_its_texts_on_the_left(fine_tuned, transformers, tmp_path):
+    pytest.importorskip("torch")
     ours = fine_tuned("class", model_type="xlnet", **RELATIVES["xlnet"].settings)
     write_model_directory(tmp_path / "model", *ours[1:], ours.task)
     classify = transformers.pipeline("text-classification", str(tmp_path / "model"), device="cpu")
@@ -47,9 +46,7 @@ def test_a_pipeline_of_transformers_pads_its_texts_on_the_left(fine_tuned, tmp_p
     np.testing.assert_allclose(scores, jax.nn.softmax(logits[:, 0]).max(axis=-1), atol=1e-5)
 
 
-def test_its_tokenizer_gives_the_same_ids(tmp_path, monkeypatch):
-    monkeypatch.setenv("HF_HUB_OFFLINE", "1")
-    transformers = pytest.importorskip("transformers")
+def test_its_tokenizer_gives_the_same_ids(transformers, tmp_path):
     size = write_xlnets_vocabulary(tmp_path)
     (tmp_path / "config.json").write_text('{"model_type": "xlnet"}')
     theirs = transformers.AutoTokenizer.from_pretrained(tmp_path)
@@ -62,9 +59,7 @@ def test_its_tokenizer_gives_the_same_ids(tmp_path, monkeypatch):
 
 
 @pytest.mark.parametrize("kind", [*KINDS, "xlnet"])
-def test_a_vocabulary_is_exported_with_its_frame(kind, tmp_path, monkeypatch):
-    monkeypatch.setenv("HF_HUB_OFFLINE", "1")
-    transformers = pytest.importorskip("transformers")
+def test_a_vocabulary_is_exported_with_its_frame(kind, transformers, tmp_path):
     model = ModelConfig(model_type="xlnet", vocabulary_size=5_000, **RELATIVES["xlnet"].settings)
     if kind == "xlnet":
         write_xlnets_vocabulary(tmp_path)
