@@ -86,10 +86,7 @@ BOMBS = {
     "quoted.csv.gz": (lambda: packed((b'"' + b"word " * 40 + b'\n",', 62_500)), "4,194,304 characters"),
     "wide.csv.gz": (lambda: packed((b"xy,", 1_250_000)), "1,250,000 separators between columns, and at most 12,500"),
     "short.csv.gz": (lambda: packed((b"text,label\n", 1), (b"a,0\n", 2_000_000)), "rows take 8,38"),
-    "nested.jsonl.gz": (
-        lambda: packed((b'{"text": "a", "other": [' + b"[]," * 10_000 + b"[]]}\n", 125)),
-        "rows take 8,",
-    ),
+    "nested.jsonl.gz": (lambda: packed((b'{"text": "a", "other": [' + b"[]," * 10_000 + b"[]]}\n", 125)), "take 8,"),
     "wide_characters.json.gz": (
         lambda: packed(('{"data": ["\U0001f600'.encode(), 1), (os.urandom(650_000).hex().encode(), 1), (WORDS, 3_500)),
         "longer than 16,777,216 bytes",

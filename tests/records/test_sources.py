@@ -162,10 +162,7 @@ def test_a_line_of_the_names_that_are_given_is_no_row(tmp_path):
 
 def test_a_line_of_other_names_than_are_given_is_refused(tmp_path):
     said = refused(tmp_path, "a.tsv", "text\tlabel\tid\nx\t1\t7\n", columns=("id", "label", "mark", "text"))
-    assert (
-        "a.tsv, line 1 names columns, 'text', 'label', 'id', and they are named 'id', 'label', 'mark', 'text' by"
-        in said
-    )
+    assert "line 1 names columns, 'text', 'label', 'id', and they are named 'id', 'label', 'mark', 'text' by" in said
     assert len(values(tmp_path, "a.tsv", "text\t1\n", columns=("text", "label"))) == 1  # one such word may be a row's
 
 
@@ -226,22 +223,12 @@ def test_a_byte_order_mark_is_taken_off_and_counted(tmp_path, name, content):
     "name, content, words",
     [
         ("a.tsv", "text\tlabel\nx\ty\t1\n", "line 2 has 3 columns and 2 names for them"),
-        (
-            "a.tsv",
-            "text\nx\ty\n",
-            "2 columns and 1 name for them; mend it, name all in line 1 or, if that is a row itself, ",
-        ),
+        ("a.tsv", "text\nx\ty\n", "2 columns and 1 name for them; mend it, name all in line 1 or, if "),
         ("a.csv", "text,text\nx,1\n", "names the column 'text' twice"),
         ("a.csv", 'text,label\nx,1\n"open,0\nmore\n', "line 3: a row begins here that is not CSV"),
-        (
-            "a.csv",
-            "text,label\ra,1\r",
-            "lines end in CR alone, as those of old programs; convert them: tr '\\r' '\\n' <",
-        ),
+        ("a.csv", "text,label\ra,1\r", "lines end in CR alone, as those of old programs; convert them: tr"),
         ("a.tsv", "text\tlabel\nx\t1\n".encode("utf-16"), "is UTF-16 text; convert it: iconv -f UTF-16 -t UTF-8"),
         ("a.tsv", b"text\tlabel\nx\xff\t1\n", "line 2: byte 2 is not UTF-8"),
-        ("a.jsonl", '{"text": "x"}\n["x"]\n', "line 2 is an array; a record is an object"),
-        ("a.jsonl", '{"text": "x"\n', "line 1 is not JSON"),
         ("a.conll", "a\tO\nb\n", "line 2 has 1 column ('b') and should have 2: 'words', 'tags'; mend it"),
         ("a.conll", "a\tO\n\nb\tx\tO\n", "line 3 has 3 columns"),
         ("a.conll", "a\tO\n\tO\n", "line 2 has 1 column"),

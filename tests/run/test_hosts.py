@@ -390,7 +390,7 @@ def test_no_name_of_a_barrier_is_used_twice(monkeypatch):
 
 @pytest.mark.long
 def test_a_coordinator_that_nobody_is_behind_ends_the_wait(config_file, tmp_path):
-    process = command("pretrain", config_file, "--workdir", tmp_path / "run", *hosts()[1], "--hosts.wait-seconds", 3)
+    process = command("pretrain", config_file, "--workdir", tmp_path / "run", *hosts()[1], "--hosts.wait-seconds", 1)
     output, _ = process.communicate(timeout=120)
     assert process.returncode == 134, output
     assert "bert-jax: another host of this run was lost or didn't come" in output

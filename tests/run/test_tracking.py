@@ -111,9 +111,7 @@ def test_one_that_does_not_start_and_ids_that_cannot_be_read_or_written_are_said
 
 def test_one_that_is_not_installed_is_refused(monkeypatch):
     monkeypatch.setattr("bert_jax.system.errors.find_spec", lambda name: None)
-    with pytest.raises(
-        UsageError, match="--logging.wandb=mine needs wandb, which isn't installed; pip install .*wandb"
-    ):
+    with pytest.raises(UsageError, match="--logging.wandb=mine needs wandb, which isn't installed; pip install"):
         check_trackers(LoggingConfig(wandb="mine"))
     check_trackers(LoggingConfig())
 

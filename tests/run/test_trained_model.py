@@ -64,13 +64,12 @@ def test_a_copied_checkpoint_may_have_any_name(run, tmp_path):
     assert command(["export", str(copy), str(tmp_path / "exported")]) == 0
 
 
-@pytest.mark.parametrize("name", ["evaluate", "fill-mask", "export", "verify", "inspect"])
+@pytest.mark.parametrize("name", ["evaluate", "verify", "inspect"])
 @pytest.mark.long(first=1)
-def test_commands_beside_a_training_end_well(run, tmp_path, name, monkeypatch, capsys):
+def test_commands_beside_a_training_end_well(run, name, monkeypatch, capsys):
     of = checkpoint_manifest.FileSum.of
     monkeypatch.setattr(checkpoint_manifest.FileSum, "of", deleting(run, of, "before"))
-    more = {"fill-mask": ["The [MASK]."], "export": [str(tmp_path / "exported")]}.get(name, [])
-    assert command([name, str(run.path), *more]) == 0
+    assert command([name, str(run.path)]) == 0
     assert "damaged" not in capsys.readouterr().err
 
 

@@ -91,13 +91,11 @@ def read_only(folder):
         subprocess.run(["umount", folder], check=True)
 
 
-@pytest.mark.parametrize("fault", [read_only, immutable])
-@pytest.mark.long(first=1)
-def test_data_that_cannot_be_prepared_there_is_one_line(fault, config_file, tmp_path):
+def test_data_that_cannot_be_prepared_there_is_one_line(config_file, tmp_path):
     """By worker processes, whose errors come with tracebacks of their own."""
     folder = tmp_path / "run" / "data" / "length-32" / "chunks"
     folder.mkdir(parents=True)
-    with fault(folder):
+    with read_only(folder):
         process = command("prepare", config_file, "--workdir", tmp_path / "run", "--preparation.processes", 2)
         said, _ = process.communicate(timeout=120)
     assert process.returncode == 1, said
