@@ -21,10 +21,7 @@ LEARNED_NOTHING = ": little or nothing was learned from the texts. Try another l
         ({"baseline": {"accuracy": 0.75}}, "The model is no better than the baseline, which gives the most frequent"),
         (HALF | {"constant_prediction": "[b]even"}, "The model predicts '[b]even' for every row"),
         (HALF | {"constant_prediction": []}, "The model predicts [] for every row"),
-        (
-            NUMBERS | {"score": -0.1},
-            "is no better than the baseline, which gives the mean of the numbers for every row",
-        ),
+        (NUMBERS | {"score": -0.1}, "no better than the baseline, which gives the mean of the numbers for every row"),
         ({"score": 1.0, "baseline": {"accuracy": 1.0}, "constant_prediction": "even"}, ""),  # so are all dev rows
         (TAGS, "Giving every word the most frequent tag would be right more often than the model"),
     ],

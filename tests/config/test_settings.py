@@ -75,11 +75,7 @@ def run_set(**settings) -> RunConfig:
         (HostsConfig, {"coordinator": "10.0.0.1:8476", "count": 2, "index": 2}, ["must be less than --hosts.count=2"]),
         (VocabularyConfig, {"kind": "byte_bpe", "size": 260}, ["size=260", "the 261 special pieces and bytes"]),
         (DataConfig, {"source": ()}, ["source=(): expected one or more"]),
-        (
-            DataConfig,
-            {"source": ("a", "b", "a")},
-            ["--data.source=a b a names a source twice; use --data.weights to see it more"],
-        ),
+        (DataConfig, {"source": ("a", "b", "a")}, ["a b a names a source twice; use --data.weights to see it more"]),
         (DataConfig, {"source": ("a", "b"), "weights": (1,)}, ["1 number for 2 sources; give one for each"]),
         (DataConfig, {"source": ("a", "b"), "weights": (1, 1e5)}, ["gives a source 1e-05", "0.0001 or more"]),
         (DataConfig, {"source": ("a", "b", "c"), "language": ("en", "de")}, ["2 codes for 3 sources"]),

@@ -16,11 +16,7 @@ from bert_jax.cli.main import run
         ("tiny --init x --vocabulary.no-lowercase", "--vocabulary.no-lowercase", "the vocabulary of --init=x, with"),
         ("tiny --init x --vocabulary.file y.txt --vocabulary.kind bpe", "--vocabulary.kind=bpe", ""),
         ("tiny --vocabulary.file y.txt --vocabulary.size 99", "", "the pieces of --vocabulary.file=y.txt are taken"),
-        (
-            "tiny --vocabulary.file y.json --vocabulary.lowercase",
-            "",
-            "--vocabulary.file=y.json says how text is cleaned",
-        ),
+        ("tiny --vocabulary.file y.json --vocabulary.lowercase", "", "--vocabulary.file=y.json says how text is "),
         ("tiny --optimizer.power 2", "--optimizer.power=2.0", "it needs --optimizer.schedule=polynomial"),
         ("tiny --optimizer.decay-share 0.2", "", "it needs --optimizer.schedule=warmup_stable_decay"),
         ("tiny --objective.generator-weight 2", "", "it needs --objective.predict=replaced"),

@@ -107,9 +107,7 @@ def test_a_process_that_the_system_ends_for_its_memory_did_not_fit(script, tmp_p
 def test_measurements_of_others_are_not_mixed(script, tmp_path):
     path = tmp_path / "h100.json"
     Devices(script, path).measure()
-    with pytest.raises(
-        UsageError, match=r"h100.json was measured with .*H100.* and this would be .*H200.*; give another"
-    ):
+    with pytest.raises(UsageError, match=r"h100.json was measured with .*H100.* and this would be .*H200.*; give"):
         Devices(script, path, name="NVIDIA H200").measure()
     with pytest.raises(UsageError, match="settings.*give another --output"):
         Devices(script, path).measure("--execution.remat", "full")
