@@ -27,7 +27,7 @@ class Features(SavedArguments):
     """A run, one of its checkpoints, or a Hugging Face directory."""
     input: Positional[str]
     """One text on each line: a file, plain, .gz or .zst, or - for standard input. With --texts: a .csv, .tsv or .jsonl,
-    also compressed, or a data set like tfds:glue/cola:train."""
+    also compressed, a .parquet, or a data set like tfds:glue/cola:train."""
     output: Positional[PlaceArgument]
     """File to write: .npz, .parquet or .jsonl. It is written completely or not at all."""
     texts: tuple[str, ...] = ()

@@ -100,7 +100,7 @@ class Score(ScoreArguments):
 
     input: Positional[str]
     """One text on each line: a file, plain, .gz or .zst, or - for standard input. Or a source of a corpus, such as
-    jsonl:FILE#FIELD, each of whose lines is a text. With --texts: a .csv, .tsv or .jsonl, also compressed."""
+    jsonl:FILE#FIELD, each of whose lines is a text. With --texts: a .csv, .tsv, .jsonl or .parquet."""
     output: Positional[PlaceArgument | None] = None
     """File to write: .jsonl, with a line for each text. Without it: standard output."""
     texts: str | None = None

@@ -24,7 +24,7 @@ class Search(InferenceArguments, JsonArguments):
     too, less well, and a line says so."""
     corpus: Positional[str]
     """One text on each line: a file, plain, .gz or .zst, or - for standard input. With --texts: a .csv, .tsv or .jsonl,
-    also compressed, or a data set. Or a .npz file of vectors that bert-jax features wrote with the same run."""
+    also compressed, a .parquet, or a data set. Or a .npz of vectors that bert-jax features wrote with the same run."""
     query: Positional[Annotated[tuple[str, ...], Field(min_length=1)]]
     """Text to search for, or several, each in quotes."""
     top: Annotated[int, Field(gt=0)] = 10

@@ -282,8 +282,6 @@ class Format(NamedTuple):
     columns."""
     separator: re.Pattern[bytes] | None = None
     """The end of a document; None if reading from the middle of a file can't find an end."""
-    has_rows: bool = True
-    """Whether a task's rows may be in such files."""
 
 
 FORMATS = {
@@ -294,9 +292,7 @@ FORMATS = {
     "conllu": Format((".conllu",)),
     "squad": Format((".json",)),
     "text": Format(settings=("columns",), separator=BLANK_LINE),
-    "parquet": Format((".parquet",), has_rows=False),
+    "parquet": Format((".parquet",)),
 }
-ROW_FORMATS = tuple(name for name, format in FORMATS.items() if format.has_rows)
-"""The formats of a task's rows."""
-FileFormat = Annotated[str, OneOf(ROW_FORMATS)]
+FileFormat = Annotated[str, OneOf(tuple(FORMATS))]
 """The name of a format of rows."""

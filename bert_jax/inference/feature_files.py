@@ -201,7 +201,7 @@ def read_texts(
     if len(columns) > 2:
         raise UsageError(f"--texts {' '.join(columns)} are {len(columns)} columns; give one, or a pair's two")
     if format_of(source) in ("conll", "conllu"):
-        raise UsageError(f"{source} has words and no texts; give a text a line, or a .csv, .tsv or .jsonl")
+        raise UsageError(f"{source} has words and no texts; give a text a line, or a .csv, .tsv, .jsonl or .parquet")
     if columns:
         if source == "-":
             raise UsageError("standard input holds a text a line and has no columns; leave --texts out")

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Iterable
 
-from bert_jax.config.data import FORMATS, ROW_FORMATS, FileFormat
+from bert_jax.config.data import FORMATS, FileFormat
 from bert_jax.records.compressed_files import suffix
 from bert_jax.records.conll_files import conll_records, conllu_records
 from bert_jax.records.decoded_lines import InputFile
@@ -21,7 +21,7 @@ READERS: dict[str, Callable[[InputFile, RowFormat], Iterable[Record]]] = {
     "parquet": parquet_records,
 }
 """For each format, the function that yields the records of a file."""
-_BY_SUFFIX = {end: name for name in ROW_FORMATS for end in FORMATS[name].suffixes}
+_BY_SUFFIX = {end: name for name in FORMATS for end in FORMATS[name].suffixes}
 
 
 def format_of(source: str) -> FileFormat | None:

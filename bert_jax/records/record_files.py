@@ -1,7 +1,9 @@
 """Reads records from files of JSON lines, SQuAD's JSON and Parquet."""
 
+import math
 import os
 from collections.abc import Iterator
+from functools import partial
 from typing import Any
 
 from bert_jax.records import limits
@@ -78,42 +80,105 @@ def squad_records(file: InputFile, row_format: RowFormat) -> Iterator[Record]:
 
 
 def parquet_records(file: InputFile, row_format: RowFormat) -> Iterator[Record]:
-    """Yields a record per row of a Parquet file, with the bytes of one column.
+    """Yields a record per row of a Parquet file, with the bytes of one column, or with the values of all.
 
-    `row_format.columns` names the column; `a.b` is a field in a struct column. Memory holds one row, one page of the
-    file, and the column's dictionary. Raises UsageError if the file is damaged, lacks the text column or decompresses
-    to implausibly many bytes, or if pyarrow isn't installed.
+    `row_format.columns` names the column; `a.b` is a field in a struct column. If it is None, the values are those of
+    JSON: texts, numbers, lists and objects. Columns of other types, such as dates and images, are left out. A class of
+    the library `datasets` is given by its name, as in `python_rows`; NaN and a class of -1 are None.
+
+    Memory holds one row, one page of each column, and the columns' dictionaries. Raises UsageError if the file is a
+    pipe, is damaged, lacks such a column or decompresses to implausibly many bytes, or if pyarrow isn't installed.
     """
     check_installed("Parquet files are read by pyarrow", "pyarrow", "parquet")
-    import pyarrow
-    import pyarrow.compute
     import pyarrow.parquet
 
-    path, (field,) = file.path, row_format.columns or ("",)
-    number, content, size = 0, 0, file.raw.seek(0, os.SEEK_END)
+    path, number, content = file.path, 0, 0
+    if not file.raw.seekable():
+        raise UsageError(f"{path} is a pipe, and Parquet can't be read from one; save it as a file")
+    size = file.raw.seek(0, os.SEEK_END)
     try:
-        # With pre-buffering (pyarrow's default) the column's whole row group would be in memory at once.
+        # With pre-buffering (pyarrow's default) the columns' whole row group would be in memory at once.
         table = pyarrow.parquet.ParquetFile(file.raw, buffer_size=_READ_BYTES, pre_buffer=False)
-        columns = _text_columns(table.schema)
-        if field not in columns:
-            raise UsageError(f"{path} has no text column {field!r}: there is {listed(columns)}; name another after #")
+        if row_format.columns:
+            (field,), columns = row_format.columns, _text_columns(table.schema)
+            if field not in columns:
+                named = f"there is {listed(columns)}; name another after #"
+                raise UsageError(f"{path} has no text column {field!r}: {named}")
+            columns, values = [field], partial(_text, field)
+        else:
+            columns = [column.name for column in table.schema_arrow if _is_json(column.type)]
+            if not columns:
+                raise UsageError(f"{path} has no column of texts, numbers or lists; give a file of a task's rows")
+            values = partial(_values, _features(table.schema_arrow.metadata))
         # With several rows at once, each row that refers to a long text of the dictionary takes memory.
-        for batch in table.iter_batches(1, columns=[field], use_threads=False):
-            column, inner = batch.column(0), field.split(".")[1:]
-            if inner and pyarrow.types.is_struct(column.type):  # otherwise the dot is in a column's name
-                column = pyarrow.compute.struct_field(column, inner)
-            content += column.nbytes
+        for batch in table.iter_batches(1, columns=columns, use_threads=False):
+            content += batch.nbytes
             check_expansion(path, f"{number + 1:,} rows of it take", content, size)
-            # Read as bytes, so that text that isn't UTF-8 is handled as in every other source.
-            for text in column.cast(pyarrow.large_binary()).to_pylist():
-                number += 1
-                yield Record(f"{path}, row {number}", {field: text})
+            found = values(batch)
+            number += 1
+            yield Record(f"{path}, row {number}", found)
     except BertJaxError:  # our own error, or the bucket failed; the file isn't damaged
         raise
     except Exception as error:  # Arrow's own exceptions, OSError, OverflowError, UnicodeDecodeError, ...
         raise UsageError(
             f"{path} is damaged after row {number:,}, or is no Parquet file ({first_line(error)}); copy it again"
         ) from None
+
+
+def _text(field: str, row: Any) -> dict[str, bytes | None]:
+    """The text of the batch `row` of one row, as bytes: text that isn't UTF-8 is handled as in every other source."""
+    import pyarrow
+    import pyarrow.compute
+
+    column, inner = row.column(0), field.split(".")[1:]
+    if inner and pyarrow.types.is_struct(column.type):  # otherwise the dot is in a column's name
+        column = pyarrow.compute.struct_field(column, inner)
+    return {field: column.cast(pyarrow.large_binary())[0].as_py()}
+
+
+def _values(features: dict[str, Any], row: Any) -> dict[str, Any]:
+    """All values of the batch `row` of one row. `features`: what `datasets` wrote about the columns."""
+    (values,) = row.to_pylist()
+    return {name: _of_json(value, features.get(name)) for name, value in values.items()}
+
+
+def _of_json(value: Any, feature: Any) -> Any:
+    """`value` with classes as names and without NaN."""
+    feature = feature if isinstance(feature, dict) else {}
+    if isinstance(value, list):
+        return [_of_json(item, feature.get("feature")) for item in value]
+    if isinstance(value, dict):
+        inner = feature.get("feature", feature)  # a struct that older releases of `datasets` wrote as a sequence
+        return {name: _of_json(item, inner.get(name)) for name, item in value.items()}
+    names = feature.get("names") if feature.get("_type") == "ClassLabel" else None
+    if isinstance(names, list) and type(value) is int:
+        if value >= len(names):
+            raise UsageError(f"the class {value} has no name: the file has {listed(names)}; mend it")
+        return names[value] if value >= 0 else None
+    return None if isinstance(value, float) and math.isnan(value) else value
+
+
+def _features(metadata: dict[bytes, bytes] | None) -> dict[str, Any]:
+    """The features of each column by name, as the library `datasets` writes them; {} in a file of another program."""
+    try:
+        features = parse_json((metadata or {})[b"huggingface"], limits.RECORD_VALUES)["info"]["features"]
+    except (KeyError, TypeError, ValueError):
+        return {}
+    return features if isinstance(features, dict) else {}
+
+
+def _is_json(kind: Any) -> bool:
+    """Whether JSON has the values of this type of Arrow's."""
+    from pyarrow import types
+
+    if types.is_struct(kind):
+        return all(_is_json(field.type) for field in kind)
+    if types.is_list(kind) or types.is_large_list(kind) or types.is_fixed_size_list(kind):
+        return _is_json(kind.value_type)
+    if types.is_dictionary(kind):
+        return _is_json(kind.value_type)
+    texts = types.is_string(kind) or types.is_large_string(kind) or types.is_string_view(kind)
+    return texts or types.is_integer(kind) or types.is_floating(kind) or types.is_boolean(kind) or types.is_null(kind)
 
 
 def _text_columns(schema: Any) -> list[str]:

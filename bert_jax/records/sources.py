@@ -10,7 +10,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from bert_jax.config.data import FORMATS, ROW_FORMATS
+from bert_jax.config.data import FORMATS
 from bert_jax.records import limits
 from bert_jax.records.compressed_files import check_expansion, opened, suffix
 from bert_jax.records.decoded_lines import InputFile, Pass
@@ -145,15 +145,15 @@ def open_rows(source: str, row_format: RowFormat = BY_SUFFIX) -> Source:
     path, format = place_of(source), row_format.format or format_of(source)
     if format is None:
         if path.is_dir():
-            raise UsageError(f"{path} is a folder; give one file of rows, named .csv, .tsv or .jsonl")
+            raise UsageError(f"{path} is a folder; give one file of rows, named .csv, .tsv, .jsonl or .parquet")
         if suffix(source) == ".ann":
             raise UsageError(
                 f"{path} has BRAT's annotations, whose text is in another file; give both as JSON lines, "
                 '{"text": ..., "spans": [{"start": 0, "end": 4, "label": "PER"}]}'
             )
         raise UsageError(
-            f"{path}: its name doesn't tell how it is written; name it .csv, .tsv or .jsonl, or set "
-            f"{Setting('task.format')} to one of {', '.join(ROW_FORMATS)}"
+            f"{path}: its name doesn't tell how it is written; name it .csv, .tsv, .jsonl or .parquet, or set "
+            f"{Setting('task.format')} to one of {', '.join(FORMATS)}"
         )
     if row_format.columns and "columns" not in FORMATS[format].settings:
         raise UsageError(

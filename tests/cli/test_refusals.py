@@ -85,7 +85,7 @@ REFUSALS = {
     "features {run} table.tsv out.npz --texts c": "line 2 has no column 'c': there is 'a', 'b'; name columns",
     "features {run} tags.conll out.npz --texts words": "tags.conll has words and no texts; give a text a line",
     "features {run} two.txt out.npz --texts a b c": "--texts a b c are 3 columns; give one, or a pair's two",
-    "features {run} bare out.npz --texts a": "its name doesn't tell how it is written; name it .csv, .tsv or .jsonl",
+    "features {run} bare out.npz --texts a": "its name doesn't tell how it is written; name it .csv, .tsv, .jsonl or",
     "features {run} absent.txt out.npz": "absent.txt can't be read",
     "features absent - out.npz --texts a": "standard input holds a text a line and has no columns",
     "features absent bodies.jsonl bodies.jsonl --texts a": "bodies.jsonl is the input",

@@ -1,8 +1,10 @@
 import gzip
 import io
 import json
+import os
 import random
 import sys
+from collections import Counter
 
 import pyarrow as pa
 import pyarrow.parquet
@@ -12,6 +14,10 @@ import zstandard
 from bert_jax.config.data import DataConfig
 from bert_jax.records import file_source, record_files
 from bert_jax.records.corpus import open_corpus
+from bert_jax.records.decoded_lines import InputFile, Pass
+from bert_jax.records.python_values import python_rows
+from bert_jax.records.record import RowFormat
+from bert_jax.records.sources import task_records
 from bert_jax.system.errors import UsageError
 
 RECORDS = [{"text": "First line.\r\n\n  Second line. ", "id": 1}, {"text": "雪 and more", "id": 2}]
@@ -193,3 +199,80 @@ def test_without_pyarrow_the_extra_is_named(tmp_path, monkeypatch):
     monkeypatch.setitem(sys.modules, "pyarrow", None)
     with pytest.raises(UsageError, match=r"pip install .*\[parquet\]."):
         read(tmp_path / "a.parquet")
+
+
+CLASS = {"_type": "ClassLabel", "names": ["bad", "good"]}
+FEATURES = {
+    "label": CLASS,
+    "tags": {"_type": "List", "feature": CLASS},
+    "answers": {"_type": "Sequence", "feature": {}},
+}
+"""As the library `datasets` writes them beside a table."""
+
+
+def rows_of(path):
+    return [record.values for record in task_records(str(path), Counter())]
+
+
+def test_the_rows_of_a_task_have_the_values_of_json_and_the_names_of_classes(tmp_path):
+    table = pa.table(
+        {
+            "text": pa.array(["x", None], pa.large_string()),
+            "kind": pa.array(["a", "a"]).dictionary_encode(),
+            "label": [1, -1],
+            "tags": [[0, 1], []],
+            "score": [float("nan"), 0.5],
+            "answers": [{"text": ["x"], "answer_start": [0]}, None],
+            "day": pa.array([0, 1], pa.date32()),
+            "image": [{"bytes": b"\xff"}, None],
+        }
+    )
+    metadata = {"huggingface": json.dumps({"info": {"features": FEATURES}})}
+    pyarrow.parquet.write_table(table.replace_schema_metadata(metadata), tmp_path / "a.parquet")
+    first = {"text": "x", "kind": "a", "label": "good", "tags": ["bad", "good"], "score": None}
+    second = {"text": None, "kind": "a", "label": None, "tags": [], "score": 0.5, "answers": None}
+    assert rows_of(tmp_path / "a.parquet") == [first | {"answers": {"text": ["x"], "answer_start": [0]}}, second]
+    pyarrow.parquet.write_table(table, tmp_path / "a.parquet")
+    assert [(row["label"], row["tags"]) for row in rows_of(tmp_path / "a.parquet")] == [(1, [0, 1]), (-1, [])]
+
+
+def test_the_rows_of_a_data_set_are_those_that_a_program_gives(tmp_path):
+    datasets = pytest.importorskip("datasets")
+    label = datasets.ClassLabel(names=["bad", "good"])
+    features = datasets.Features({"words": datasets.List(datasets.Value("string")), "tags": datasets.List(label)})
+    rows = datasets.Dataset.from_dict({"words": [["a", "b"], []], "tags": [[1, 0], []]}, features)
+    rows.to_parquet(tmp_path / "a.parquet")
+    expected = list(python_rows(rows, "finetune"))
+    assert rows_of(tmp_path / "a.parquet") == expected and expected[0]["tags"] == ["good", "bad"]
+
+
+@pytest.mark.parametrize(
+    "columns, features, words",
+    [
+        ({"label": [2]}, FEATURES, "the class 2 has no name: the file has 'bad', 'good'; mend it"),
+        ({"day": pa.array([0], pa.date32())}, {}, "has no column of texts, numbers or lists"),
+    ],
+)
+def test_rows_that_a_task_cannot_read_are_refused(tmp_path, columns, features, words):
+    metadata = {"huggingface": json.dumps({"info": {"features": features}})}
+    pyarrow.parquet.write_table(pa.table(columns).replace_schema_metadata(metadata), tmp_path / "a.parquet")
+    with pytest.raises(UsageError, match=words):
+        rows_of(tmp_path / "a.parquet")
+
+
+@pytest.mark.parametrize(
+    "metadata", [b"{", b"[]", b'{"info": {"features": 1}}', b'{"info": {"features": {"label": 1}}}']
+)
+def test_metadata_of_another_form_says_nothing(tmp_path, metadata):
+    table = pa.table({"label": [1]}).replace_schema_metadata({"huggingface": metadata})
+    pyarrow.parquet.write_table(table, tmp_path / "a.parquet")
+    assert rows_of(tmp_path / "a.parquet") == [{"label": 1}]
+
+
+def test_rows_in_a_pipe_are_refused(tmp_path):
+    reader, writer = os.pipe()
+    os.close(writer)
+    with os.fdopen(reader, "rb") as pipe:
+        file = InputFile(tmp_path / "a.parquet", pipe, Pass())
+        with pytest.raises(UsageError, match="is a pipe, and Parquet can't be read from one"):
+            next(record_files.parquet_records(file, RowFormat()))
