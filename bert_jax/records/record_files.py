@@ -9,7 +9,7 @@ from typing import Any
 from bert_jax.records import limits
 from bert_jax.records.compressed_files import check_expansion
 from bert_jax.records.decoded_lines import InputFile
-from bert_jax.records.record import Record, RowFormat
+from bert_jax.records.record import Record, RowFormat, check_names
 from bert_jax.system.errors import (
     BertJaxError,
     Setting,
@@ -106,6 +106,7 @@ def parquet_records(file: InputFile, row_format: RowFormat) -> Iterator[Record]:
                 raise UsageError(f"{path} has no text column {field!r}: {named}")
             columns, values = [field], partial(_text, field)
         else:
+            check_names(table.schema_arrow.names, str(path))
             columns = [column.name for column in table.schema_arrow if _is_json(column.type)]
             if not columns:
                 raise UsageError(f"{path} has no column of texts, numbers or lists; give a file of a task's rows")
@@ -151,7 +152,7 @@ def _of_json(value: Any, feature: Any) -> Any:
         inner = feature.get("feature", feature)  # a struct that older releases of `datasets` wrote as a sequence
         return {name: _of_json(item, inner.get(name)) for name, item in value.items()}
     names = feature.get("names") if feature.get("_type") == "ClassLabel" else None
-    if isinstance(names, list) and type(value) is int:
+    if isinstance(names, list) and all(isinstance(name, str) for name in names) and type(value) is int:
         if value >= len(names):
             raise UsageError(f"the class {value} has no name: the file has {listed(names)}; mend it")
         return names[value] if value >= 0 else None

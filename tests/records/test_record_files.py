@@ -260,13 +260,21 @@ def test_rows_that_a_task_cannot_read_are_refused(tmp_path, columns, features, w
         rows_of(tmp_path / "a.parquet")
 
 
-@pytest.mark.parametrize(
-    "metadata", [b"{", b"[]", b'{"info": {"features": 1}}', b'{"info": {"features": {"label": 1}}}']
-)
+NAMES_OF_NUMBERS = b'{"info": {"features": {"label": {"_type": "ClassLabel", "names": [0, 1]}}}}'
+
+
+@pytest.mark.parametrize("metadata", [b"{", b"[]", b'{"info": {"features": 1}}', NAMES_OF_NUMBERS])
 def test_metadata_of_another_form_says_nothing(tmp_path, metadata):
     table = pa.table({"label": [1]}).replace_schema_metadata({"huggingface": metadata})
     pyarrow.parquet.write_table(table, tmp_path / "a.parquet")
     assert rows_of(tmp_path / "a.parquet") == [{"label": 1}]
+
+
+def test_two_columns_of_one_name_are_refused(tmp_path):
+    table = pa.Table.from_arrays([pa.array(["x"]), pa.array(["y"])], names=["text", "text"])
+    pyarrow.parquet.write_table(table, tmp_path / "a.parquet")
+    with pytest.raises(UsageError, match=r"a\.parquet names the column 'text' twice"):
+        rows_of(tmp_path / "a.parquet")
 
 
 def test_rows_in_a_pipe_are_refused(tmp_path):
