@@ -18,8 +18,6 @@ if TYPE_CHECKING:
     from bert_jax.text.tokenizer import Tokenizer
     from bert_jax.text.word_splits import WordSplits
 
-_MOST_UNKNOWN = 0.02
-"""Share of a text's characters that may be unknown to a vocabulary that is extended; above it, a warning is printed."""
 _SHOWN = 20
 """Proposed words that are shown."""
 
@@ -127,10 +125,11 @@ class Extend(Arguments):
     def _tell_saving(self, before: "WordSplits", after: "WordSplits") -> None:
         """Prints the pieces of --source before and after, and a warning if the vocabulary can't write the text."""
         from bert_jax.system.progress import print_line, warn
+        from bert_jax.text.word_splits import MOST_UNKNOWN_CHARACTERS
 
         old, new = (1000 * splits.pieces_a_word for splits in (before, after))
         print_line(f"a thousand words of the text were {old:,.0f} pieces and are {new:,.0f}: {old - new:,.0f} saved")
-        if before.unknown > _MOST_UNKNOWN:
+        if before.unknown > MOST_UNKNOWN_CHARACTERS:
             warn(
                 f"{before.unknown:.0%} of the characters of {' '.join(self.source)} are unknown to {self.extend}, and "
                 f"{after.unknown:.0%} remain so; bert-jax doctor TEXT --models MODEL compares it with a vocabulary "

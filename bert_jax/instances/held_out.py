@@ -11,13 +11,10 @@ from jaxtyping import UInt64
 from bert_jax.config.data import DataConfig
 from bert_jax.instances.chunks import PARAGRAPHS, Chunk, FinishedChunk
 from bert_jax.instances.sentences import as_sentences
-from bert_jax.records.corpus import Document
+from bert_jax.records.corpus import PARAGRAPH_CHARACTERS, Document
 from bert_jax.records.sample import sample_documents
 from bert_jax.text.text_spans import plain
 
-SHARED_PARAGRAPH_CHARACTERS = 64
-"""Characters of the shortest paragraph that is compared between held-out and training documents. Shorter ones are often
-headings, which recur."""
 LEAST_END_BYTES = 10_000
 """Least bytes of a document's held-out end, unless this is more than a tenth of the document.
 
@@ -86,12 +83,12 @@ def document_hash(document: Iterable[str]) -> int:
 
 
 def paragraph_hashes(documents: Iterable[Iterable[str]]) -> UInt64[np.ndarray, " n"]:
-    """A 64-bit hash of each line of `documents` that has at least SHARED_PARAGRAPH_CHARACTERS characters."""
+    """A 64-bit hash of each line of `documents` that has at least PARAGRAPH_CHARACTERS characters."""
     digests = (
         blake2b(line.encode(), digest_size=8).digest()
         for document in documents
         for line in map(plain, document)
-        if len(line) >= SHARED_PARAGRAPH_CHARACTERS
+        if len(line) >= PARAGRAPH_CHARACTERS
     )
     return np.frombuffer(b"".join(digests), np.uint64)
 

@@ -25,7 +25,7 @@ from bert_jax.text.tokenizer import Tokenizer
 from bert_jax.text.word_pieces import first_pieces, joined_words
 
 _NUMBERS = {tag: number for number, tag in enumerate(UNIVERSAL_TAGS)} | {"_": UNTAGGED}
-_MOST_UNKNOWN = 0.5
+_MOST_UNKNOWN_WORDS = 0.5
 """Largest share of words that the vocabulary may lack; a treebank in the language of the text is far below it."""
 
 
@@ -155,7 +155,7 @@ def _instances(sentences: Sequence[TaggedSentence], path: str, tokenizer: Tokeni
             ids += [span.id for span in spans]
             tags += of_pieces
             ends.append(len(ids))
-    if unknown > _MOST_UNKNOWN * words:
+    if unknown > _MOST_UNKNOWN_WORDS * words:
         raise UsageError(
             f"{Setting('objective.tags', path)}: {unknown / words:.0%} of its words are unknown to the vocabulary; "
             "give a treebank in the language of the text, or a vocabulary that has its letters"

@@ -23,6 +23,9 @@ A random second segment comes from another document of the same chunk, so a chun
 without blank lines would be a single document."""
 Document = list[str]
 """One document: its paragraphs, or its sentences if the source has one sentence per line."""
+PARAGRAPH_CHARACTERS = 64
+"""Characters of the shortest paragraph that is compared between documents: shorter ones are often headings, which
+recur."""
 
 
 class TextSettings(NamedTuple):

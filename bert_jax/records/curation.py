@@ -13,7 +13,7 @@ from pydantic import Field
 from bert_jax.config.data import CURATION, DataConfig
 from bert_jax.config.operation import PreparationConfig
 from bert_jax.config.wording import counted
-from bert_jax.records.corpus import Corpus, Mixture
+from bert_jax.records.corpus import PARAGRAPH_CHARACTERS, Corpus, Mixture
 from bert_jax.records.drops import Drops
 from bert_jax.records.engine import engine, works_by_portions
 from bert_jax.records.examination import DocumentBatch, cut_into_batches, examine
@@ -34,8 +34,6 @@ BOILERPLATE_SHARE, BOILERPLATE_TIMES = 0.01, 1000
 """A line is boilerplate if more than this share of the documents have it, or more than this number of them."""
 FEWEST_TIMES = 10
 """Fewest documents that share a line of boilerplate, even in a small corpus."""
-PARAGRAPH_CHARACTERS = 64
-"""Characters of the shortest line that is compared across documents: shorter lines are often headings, which recur."""
 _RECORD, _LIST, _BATCHES, _SPILLED = "curation.json", "dropped.jsonl", "batches", "spilled"
 _EXAMINING = "Examining the text"
 _OF_READING = ("source", "language", "layout", "undecodable", "spans", "chunk_megabytes")

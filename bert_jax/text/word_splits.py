@@ -13,6 +13,9 @@ from bert_jax.text.vocabulary import BOUNDARY
 
 FEWEST_OCCURRENCES = 5
 """Times that a word must occur to be proposed: a piece that is seen less often is hardly trained."""
+MOST_UNKNOWN_CHARACTERS = 0.02
+"""Share of a text's characters that may be unknown to a vocabulary that is kept. An initial value, to be checked by the
+suite small_language."""
 
 
 class WordSplits(NamedTuple):

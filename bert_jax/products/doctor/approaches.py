@@ -29,13 +29,10 @@ from bert_jax.system.progress import print_line, say
 from bert_jax.text.merged_letters import merged_letters
 from bert_jax.text.scripts import letters_by_script, script_of
 from bert_jax.text.text_spans import plain
-from bert_jax.text.word_splits import word_splits
+from bert_jax.text.word_splits import MOST_UNKNOWN_CHARACTERS, word_splits
 from bert_jax.training.estimate import Estimate
 from bert_jax.training.optimizer import make_optimizer
 
-MOST_UNKNOWN_CHARACTERS = 0.02
-"""Share of the text's characters that may be unknown to a vocabulary that is kept. An initial value, to be checked by
-the suite small_language."""
 FEWEST_SCRIPT_PIECES = 100
 """A model counts as knowing the text's script if at least this many of its pieces have a letter of it; English BERT has
 88 of Arabic, all single letters. An initial value, to be checked by the suite small_language."""

@@ -30,7 +30,8 @@ _MOST_BOILERPLATE, _HEADING_CHARACTERS = 0.01, 40
 """Share of the characters that may be in lines of many documents; length from which on a line is no heading."""
 _MOST_PADDING, _WORTH_PACKING = 0.1, 0.03
 """Share of the positions that may be padding; share of the positions that packing must save to be worth it."""
-_MOST_UNKNOWN = 0.005
+_MOST_UNKNOWN_PIECES = 0.005
+"""Share of the text's pieces that may be unknown."""
 _WORTH_PIECES = 1.1
 """A new vocabulary is worth it if the given one has this many times as many pieces a word."""
 _OF_FAULT = {kind.name: kind.remedy for kind in KINDS} | {LONG_LINES: "put a line end after each paragraph"}
@@ -131,7 +132,7 @@ def _of_vocabulary(diagnosis: SourceDiagnosis, config: RunConfig) -> Iterator[Ch
     if diagnosis.merged:
         other = "continue a model that keeps them, such as a cased or multilingual one, or begin a new one"
         yield Change(reason=diagnosis.merged, change=other if config.init else "--vocabulary.strip-accents False")
-    unknown, split = used.unknown > _MOST_UNKNOWN, used.pieces_a_word > _WORTH_PIECES * best.pieces_a_word
+    unknown, split = used.unknown > _MOST_UNKNOWN_PIECES, used.pieces_a_word > _WORTH_PIECES * best.pieces_a_word
     if used is not best and (unknown or split):
         reason = f"{used.unknown:.2%} of the pieces are unknown to the given vocabulary, and it has "
         reason += f"{used.pieces_a_word:.2f} pieces a word; one trained on the text has {best.unknown:.2%} and "
