@@ -79,7 +79,7 @@ WRONG = {
     "fill-mask R T --top many": "--top many: expected a whole number",
     "features R in.txt out.npz --layers -1 last": "--layers last: expected whole numbers",
     "features R in.txt out.npz --pool first": "--pool first: expected one of none, cls, mean, max",
-    "predict R in.tsv out.tsv --format xls": "--format xls: expected one of csv, tsv, jsonl, conll, conllu, squad, text, or None",
+    "predict R in.tsv out.tsv --format xls": "--format xls: expected one of csv, tsv, jsonl, conll, conllu, squad, text, parquet, or None",
     "import S R --activation relu": "--activation relu: expected one of gelu_tanh, gelu_erf, silu, or None",
     "bench demo --seconds=nan": "--seconds nan: expected a finite number above 0",
     # Settings that don't fit each other
