@@ -135,6 +135,7 @@ def test_what_is_exported_is_what_was_imported(golden, tmp_path):
     takes_segments = golden.config.num_segments > 1 or golden.config.has_query_stream
     assert ("token_type_ids" in settings["model_input_names"]) == (takes_segments and vocabulary.frame.segments)
     assert settings["model_max_length"] == published.config.max_positions
+    assert settings["mask_token"] in vocabulary.special and settings["pad_token"] in vocabulary.special
     assert settings.get("padding_side") == ("left" if vocabulary.class_token == "last" else None)
     assert {"do_lower_case", "strip_accents"} <= settings.keys() or not isinstance(
         published.tokenizer, WordPieceTokenizer
