@@ -23,6 +23,7 @@ from bert_jax.system.errors import (
 from bert_jax.system.json_file import parse_json
 
 EMPTY_LINES = "empty lines left out"
+_OTHER_COLUMNS = "columns of dates, images or other types left out"
 _READ_BYTES = 1 << 20
 
 
@@ -83,8 +84,8 @@ def parquet_records(file: InputFile, row_format: RowFormat) -> Iterator[Record]:
     """Yields a record per row of a Parquet file, with the bytes of one column, or with the values of all.
 
     `row_format.columns` names the column; `a.b` is a field in a struct column. If it is None, the values are those of
-    JSON: texts, numbers, lists and objects. Columns of other types, such as dates and images, are left out. A class of
-    the library `datasets` is given by its name, as in `python_rows`; NaN and a class of -1 are None.
+    JSON: texts, numbers, lists and objects. Columns of other types, such as dates and images, are left out and counted.
+    A class of the library `datasets` is given by its name, as in `python_rows`; NaN and a class of -1 are None.
 
     Memory holds one row, one page of each column, and the columns' dictionaries. Raises UsageError if the file is a
     pipe, is damaged, lacks such a column or decompresses to implausibly many bytes, or if pyarrow isn't installed.
@@ -110,6 +111,8 @@ def parquet_records(file: InputFile, row_format: RowFormat) -> Iterator[Record]:
             columns = [column.name for column in table.schema_arrow if _is_json(column.type)]
             if not columns:
                 raise UsageError(f"{path} has no column of texts, numbers or lists; give a file of a task's rows")
+            if others := len(table.schema_arrow) - len(columns):
+                file.progress.repairs[_OTHER_COLUMNS] += others
             values = partial(_values, _features(table.schema_arrow.metadata))
         # With several rows at once, each row that refers to a long text of the dictionary takes memory.
         for batch in table.iter_batches(1, columns=columns, use_threads=False):
