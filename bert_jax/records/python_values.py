@@ -113,22 +113,23 @@ def _values(rows: Iterable[Any], features: Any, use: str, element: str) -> Itera
         if hasattr(row, "to_dict"):  # a Series is a row of a frame if its index has names
             row = row.to_dict() if all(isinstance(name, str) for name in row.index) else row.tolist()
         try:
-            yield tuple(_value(row, features)) if isinstance(row, tuple) else _value(row, features)
+            yield tuple(json_value(row, features)) if isinstance(row, tuple) else json_value(row, features)
         except RecursionError:
             raise UsageError(f"{use}: {element} {number:,} contains itself, or too many lists in lists") from None
 
 
-def _value(value: Any, feature: Any = None) -> Any:
-    """Converts a value to one of JSON. `feature`: its feature in a Dataset, or None."""
+def json_value(value: Any, feature: Any = None) -> Any:
+    """Converts a value to one of JSON. `feature`: its feature in a Dataset, or None. Raises UsageError for a class
+    without a name."""
     for method in ("tolist", "to_list"):  # numpy and pandas, polars
         value = getattr(value, method)() if hasattr(value, method) else value
     inner = getattr(feature, "feature", feature)
     if isinstance(value, Mapping):
         features = inner if isinstance(inner, Mapping) else {}
-        return {str(name): _value(item, features.get(name)) for name, item in value.items()}
+        return {str(name): json_value(item, features.get(name)) for name, item in value.items()}
     if isinstance(value, list | tuple):
         inner = inner[0] if isinstance(inner, list) else inner
-        return [_value(item, inner) for item in value]
+        return [json_value(item, inner) for item in value]
     if type(value).__name__ in ("NAType", "NaTType") or isinstance(value, float) and math.isnan(value):
         return None
     names = getattr(feature, "names", None)

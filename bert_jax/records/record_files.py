@@ -1,9 +1,9 @@
 """Reads records from files of JSON lines, SQuAD's JSON and Parquet."""
 
-import math
 import os
 from collections.abc import Iterator
 from functools import partial
+from types import SimpleNamespace
 from typing import Any
 
 from bert_jax.records import limits
@@ -141,34 +141,32 @@ def _text(field: str, row: Any) -> dict[str, bytes | None]:
 
 
 def _values(features: dict[str, Any], row: Any) -> dict[str, Any]:
-    """All values of the batch `row` of one row. `features`: what `datasets` wrote about the columns."""
+    """All values of the batch `row` of one row, those of `features` as their features say."""
+    from bert_jax.records.python_values import json_value  # imports numpy, without which other files are read
+
     (values,) = row.to_pylist()
-    return {name: _of_json(value, features.get(name)) for name, value in values.items()}
-
-
-def _of_json(value: Any, feature: Any) -> Any:
-    """`value` with classes as names and without NaN."""
-    feature = feature if isinstance(feature, dict) else {}
-    if isinstance(value, list):
-        return [_of_json(item, feature.get("feature")) for item in value]
-    if isinstance(value, dict):
-        inner = feature.get("feature", feature)  # a struct that older releases of `datasets` wrote as a sequence
-        return {name: _of_json(item, inner.get(name)) for name, item in value.items()}
-    names = feature.get("names") if feature.get("_type") == "ClassLabel" else None
-    if isinstance(names, list) and all(isinstance(name, str) for name in names) and type(value) is int:
-        if value >= len(names):
-            raise UsageError(f"the class {value} has no name: the file has {listed(names)}; mend it")
-        return names[value] if value >= 0 else None
-    return None if isinstance(value, float) and math.isnan(value) else value
+    return json_value(values, features)
 
 
 def _features(metadata: dict[bytes, bytes] | None) -> dict[str, Any]:
-    """The features of each column by name, as the library `datasets` writes them; {} in a file of another program."""
+    """The features of the columns as `json_value` takes them; {} in a file that the library `datasets` didn't write."""
     try:
-        features = parse_json((metadata or {})[b"huggingface"], limits.RECORD_VALUES)["info"]["features"]
+        described = parse_json((metadata or {})[b"huggingface"], limits.RECORD_VALUES)["info"]["features"]
     except (KeyError, TypeError, ValueError):
         return {}
-    return features if isinstance(features, dict) else {}
+    return {name: _feature(each) for name, each in described.items()} if isinstance(described, dict) else {}
+
+
+def _feature(described: Any) -> Any:
+    """A feature with the attributes that those of `datasets` have: `names` of classes, `feature` of a list's items."""
+    if not isinstance(described, dict):
+        return None
+    names = described.get("names")
+    if described.get("_type") == "ClassLabel" and isinstance(names, list) and all(isinstance(n, str) for n in names):
+        return SimpleNamespace(names=names)
+    if "_type" in described:
+        return SimpleNamespace(feature=_feature(described.get("feature")))
+    return {name: _feature(each) for name, each in described.items()}
 
 
 def _is_json(kind: Any) -> bool:

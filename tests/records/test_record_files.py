@@ -252,7 +252,7 @@ def test_the_rows_of_a_data_set_are_those_that_a_program_gives(tmp_path):
 @pytest.mark.parametrize(
     "columns, features, words",
     [
-        ({"label": [2]}, FEATURES, "the class 2 has no name: the file has 'bad', 'good'; mend it"),
+        ({"label": [2]}, FEATURES, "the class 2 of a Dataset has no name: its feature has 2; mend it"),
         ({"day": pa.array([0], pa.date32())}, {}, "has no column of texts, numbers or lists"),
     ],
 )
