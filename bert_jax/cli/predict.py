@@ -20,7 +20,7 @@ class Predict(RowsArguments, InferenceArguments):
     a task with one text also a .txt, or - for standard input, with one text on each line; for tagging, spaces
     separate the words of a line."""
     output: Positional[PlaceArgument]
-    """File for the rows with predictions: .jsonl, .csv or .tsv; for tags also .conll, for answers SQuAD's .json."""
+    """File for the rows with predictions: .jsonl, .csv or .tsv; for tags also .conll or .conllu, for answers SQuAD's .json."""
 
     def execute(self) -> None:
         predictor = self.loaded(self.run, self.dtype).predictor
@@ -35,7 +35,7 @@ class Predict(RowsArguments, InferenceArguments):
         from bert_jax.system.reading import show
 
         task = predictor.task
-        check_predictions_file(self.output, task.kind, self.input)
+        check_predictions_file(self.output, task, self.input)
         repairs: Counter[Any] = Counter()
         source, format = self.input, self.format
         if source == "-":
@@ -55,6 +55,6 @@ class Predict(RowsArguments, InferenceArguments):
             records = itertools.chain([first], records)
         with stage("Predicting", None, "rows") as bar:
             predicted = bar.counted(predictor.predictions(records, repairs))
-            write_predictions(self.output, predicted, task.kind, task.texts[0])
+            write_predictions(self.output, predicted, task)
         say_repairs(self.input, repairs)
         say(f"{counted(bar.done, 'rows with predictions')}: {self.output}")

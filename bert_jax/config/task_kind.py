@@ -34,8 +34,8 @@ class TaskKind(NamedTuple):
     """Whether a row may have a list of words instead of a text."""
     head_dropout: bool = True
     """Whether there is dropout on the head's input. The original has none before the scores of answers."""
-    written_to: str | None = None
-    """Suffix of a prediction file that only this kind has, besides JSON lines and tables."""
+    written_to: tuple[str, ...] = ()
+    """Suffixes of prediction files that only this kind has, besides JSON lines and tables."""
     exported_as: str | None = None
     """The class with this head in transformers; None if there is none."""
     tensors: str = "classifier."
@@ -104,7 +104,7 @@ TASK_KINDS: dict[str, TaskKind] = {
         target_of_tokens=True,
         measured_by="seqeval.metrics",
         words=True,
-        written_to=".conll",
+        written_to=(".conll", ".conllu"),
         exported_as="BertForTokenClassification",
         hub_use="token-classification",
     ),
@@ -116,7 +116,7 @@ TASK_KINDS: dict[str, TaskKind] = {
         outputs=2,
         loss="ends",
         head_dropout=False,
-        written_to=".json",
+        written_to=(".json",),
         exported_as="BertForQuestionAnswering",
         tensors="qa_outputs.",
         hub_use="question-answering",

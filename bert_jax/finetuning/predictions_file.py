@@ -6,41 +6,50 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from itertools import chain
 from typing import TextIO
 
-from bert_jax.config.task_kind import TASK_KINDS
+from bert_jax.config.task import TaskConfig
 from bert_jax.config.wording import counted
 from bert_jax.finetuning.columns import word_list
 from bert_jax.finetuning.task import Prediction
+from bert_jax.records.conll_files import CONLLU_COLUMNS
 from bert_jax.records.record import Record
 from bert_jax.system.bucket import Place
-from bert_jax.system.errors import UsageError, disk_explained
+from bert_jax.system.errors import UsageError, disk_explained, listed
 from bert_jax.system.files import check_written, replacing, write_json
 from bert_jax.system.progress import say
 
 PredictedRows = Iterable[tuple[Record, Prediction]]
+_TAGGED = ("upos", "xpos", "feats", "deprel", "misc")
+"""Columns of CoNLL-U that a tag of each word may stand in."""
 
 
-def check_predictions_file(path: Place, kind: str, read: str = "") -> None:
-    """Raises UsageError if predictions of this `kind` for the rows `read` can't be written to `path`.
+def check_predictions_file(path: Place, task: TaskConfig, read: str = "") -> None:
+    """Raises UsageError if predictions of `task` for the rows `read` can't be written to `path`.
 
-    They can't be if the kind isn't written to files with this suffix, or if `check_written` refuses the path.
+    They can't be if the kind of task isn't written to files with this suffix, if the tags aren't a column of CoNLL-U,
+    or if `check_written` refuses the path.
     """
-    possible = [".jsonl", ".csv", ".tsv", *filter(None, [TASK_KINDS[kind].written_to])]
+    possible = [".jsonl", ".csv", ".tsv", *task.task_kind.written_to]
     if path.suffix not in possible:
-        raise UsageError(f"{path}: predictions of kind {kind} are written to {', '.join(possible)}; name it so")
+        raise UsageError(f"{path}: predictions of kind {task.kind} are written to {', '.join(possible)}; name it so")
+    if path.suffix == ".conllu" and task.label not in _TAGGED:
+        raise UsageError(
+            f"{path}: the model learned the column {task.label!r}, and in CoNLL-U a tagger writes {listed(_TAGGED)}; "
+            "write a .conll, or fine-tune with one of these as --task.label"
+        )
     for one in _files(path):
         check_written(one, read)
 
 
-def write_predictions(path: Place, predicted: PredictedRows, kind: str, words: str = "words") -> None:
+def write_predictions(path: Place, predicted: PredictedRows, task: TaskConfig) -> None:
     """Writes each row with its prediction in the format of the suffix. The file is either whole or absent.
 
-    JSON lines and tables have the row's columns, then the prediction's columns. `.conll` has each word, from the column
-    `words`, its other columns, and its predicted tag. `.json` has the answers in the format of SQuAD's official script.
+    JSON lines and tables have the row's columns, then the prediction's columns. `.conll` has each word, its other
+    columns, and its predicted tag. `.conllu` has CoNLL-U's ten columns, of which `task.label` is predicted. `.json` has the answers in the format of SQuAD's official script.
     Beside it, `.best.json` has the best answers, and `.null_odds.json` the odds of no answer, if there are any. Where
     the answers are, these two belong to them. Raises UsageError for another suffix, before anything is read, and if
     there is no row.
     """
-    check_predictions_file(path, kind)
+    check_predictions_file(path, task)
     predicted = iter(predicted)
     if (first := next(predicted, None)) is None:
         raise UsageError(
@@ -50,8 +59,9 @@ def write_predictions(path: Place, predicted: PredictedRows, kind: str, words: s
     if path.suffix == ".json":
         _write_answers(path, predicted)
         return
-    if path.suffix == ".conll":
-        predicted = ((_words_first(record, prediction, words), prediction) for record, prediction in predicted)
+    if path.suffix in task.task_kind.written_to:
+        columns_of = _words_first if path.suffix == ".conll" else _as_conllu
+        predicted = ((columns_of(record, prediction, task), prediction) for record, prediction in predicted)
     with replacing(path) as temporary, open(temporary, "w", encoding="utf-8", newline="") as file:
         _WRITERS[path.suffix](file, predicted)
 
@@ -90,28 +100,60 @@ def _write_tsv(file: TextIO, predicted: PredictedRows) -> None:
 
 
 def _write_conll(file: TextIO, predicted: PredictedRows) -> None:
+    """Writes the columns of each record that have a value for each word; the first one has the words."""
+    for row, place in _word_rows(predicted):
+        if row and (
+            row[0][:1] in ("", "\ufeff") or row[0] == "-DOCSTART-" or row != [field.strip(" ") for field in row]
+        ):
+            raise UsageError(f"{place} has the word {row}, which a .conll can't have; write a .jsonl")
+        file.write(_tabbed(row, place, "write a .jsonl"))
+
+
+def _write_conllu(file: TextIO, predicted: PredictedRows) -> None:
+    for row, place in _word_rows(predicted):
+        if row and not all(map(str.strip, row)):
+            raise UsageError(f"{place} has the word {row}, and in CoNLL-U no column is empty; write a .jsonl")
+        file.write(_tabbed(row, place, "write a .jsonl"))
+
+
+def _word_rows(predicted: PredictedRows) -> Iterator[tuple[list[str], str]]:
+    """Yields a row of fields for each word, each with its record's place, and an empty row after each sentence. Counts
+    the records without a word, since an empty line only ends a sentence."""
     empty = 0
     for record, prediction in predicted:
-        tags = prediction["predicted_tags"]
-        if not tags:  # a blank line only ends a sentence
-            empty += 1
-            continue
-        columns = [column for column in record.values.values() if isinstance(column, list) and len(column) == len(tags)]
-        for row in zip(*columns, tags, strict=True):
-            fields = [*map(str, row)]
-            is_word = fields[0][:1] not in ("", "\ufeff") and fields[0] != "-DOCSTART-"
-            if not is_word or any(field != field.strip(" ") for field in fields):
-                raise UsageError(f"{record.place} has the word {fields}, which a .conll can't have; write a .jsonl")
-            file.write(_tabbed(fields, record.place, "write a .jsonl"))
-        file.write("\n")
+        count = len(prediction["predicted_tags"])
+        empty += not count
+        columns = [column for column in record.values.values() if isinstance(column, list) and len(column) == count]
+        for row in zip(*columns, strict=True) if count else ():
+            yield [*map(str, row)], record.place
+        if count:
+            yield [], record.place
     if empty:
-        say(f"{counted(empty, 'rows')} without a word: left out of the .conll")
+        say(f"{counted(empty, 'rows')} without a word: left out of the file")
 
 
-def _words_first(record: Record, prediction: Prediction, words: str) -> Record:
-    """The record with its words, or those that its text was split into, as the first column."""
-    first = {words: prediction.get("predicted_words") or word_list(record, words)}
-    return record._replace(values=first | record.values | first)
+def _words_first(record: Record, prediction: Prediction, task: TaskConfig) -> Record:
+    """The record with its words, or those that its text was split into, as the first column, and their predicted tags
+    as the last."""
+    words = {task.texts[0]: _words(record, prediction, task)}
+    values = _both(record, {"predicted_tags": prediction["predicted_tags"]})
+    return record._replace(values=words | values | words)
+
+
+def _as_conllu(record: Record, prediction: Prediction, task: TaskConfig) -> Record:
+    """The record with the columns of CoNLL-U, of which `task.label` has the predicted tags. In columns that the record
+    lacks, and for a word without a tag, stands `_`, CoNLL-U's unspecified value."""
+    words, tags = _words(record, prediction, task), [tag or "_" for tag in prediction["predicted_tags"]]
+    # A sentence's words are numbered from 1 in every CoNLL-U file, so that heads stay right.
+    known = record.values | {"id": [*range(1, len(words) + 1)], "words": words, task.label: tags}
+    columns = {name: known.get(name) for name in CONLLU_COLUMNS}
+    values = {name: column if isinstance(column, list) else ["_"] * len(tags) for name, column in columns.items()}
+    return record._replace(values=values)
+
+
+def _words(record: Record, prediction: Prediction, task: TaskConfig) -> list[str]:
+    """The words that were tagged: the record's, or those that its text was split into."""
+    return prediction.get("predicted_words") or word_list(record, task.texts[0])
 
 
 _WRITERS: dict[str, Callable[[TextIO, PredictedRows], None]] = {
@@ -119,6 +161,7 @@ _WRITERS: dict[str, Callable[[TextIO, PredictedRows], None]] = {
     ".csv": _write_csv,
     ".tsv": _write_tsv,
     ".conll": _write_conll,
+    ".conllu": _write_conllu,
 }
 """Writers by file suffix."""
 

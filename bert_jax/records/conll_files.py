@@ -12,7 +12,7 @@ from bert_jax.records.record import Record, RowFormat, check_names
 from bert_jax.system.bucket import Place
 from bert_jax.system.errors import Setting, UsageError, listed, quoted
 
-_CONLLU = ("id", "words", "lemma", "upos", "xpos", "feats", "head", "deprel", "deps", "misc")
+CONLLU_COLUMNS = ("id", "words", "lemma", "upos", "xpos", "feats", "head", "deprel", "deps", "misc")
 """The ten columns of CoNLL-U. The second one, FORM, is named `words` as in the other formats."""
 _WORD_NUMBER = re.compile(r"[1-9]\d*")
 _SPACES = re.compile(" +")
@@ -87,17 +87,17 @@ def conllu_records(file: InputFile, row_format: RowFormat) -> Iterator[Record]:
             if _is_comment(fields) and (len(fields) == 1 or not begun):
                 continue
             begun = True
-            if len(fields) != len(_CONLLU):
+            if len(fields) != len(CONLLU_COLUMNS):
                 raise UsageError(
-                    f"{path}, line {number} has {counted(len(fields), 'columns')} and CoNLL-U has {len(_CONLLU)}, "
-                    "with tabs between them; mend it"
+                    f"{path}, line {number} has {counted(len(fields), 'columns')} and CoNLL-U has "
+                    f"{len(CONLLU_COLUMNS)}, with tabs between them; mend it"
                     + f", or say how it is written by {Setting('task.format')}"
                     * row_format.named_by_task
                 )
             if _WORD_NUMBER.fullmatch(fields[0]):
                 words.append((number, fields))
         if words:
-            yield _record(path, words, _CONLLU)
+            yield _record(path, words, CONLLU_COLUMNS)
 
 
 def _word_lines(lines: Iterable[str]) -> Iterator[list[str]]:
