@@ -20,7 +20,8 @@ class Predict(RowsArguments, InferenceArguments):
     a task with one text also a .txt, or - for standard input, with one text on each line; for tagging, spaces
     separate the words of a line."""
     output: Positional[PlaceArgument]
-    """File for the rows with predictions: .jsonl, .csv or .tsv; for tags also .conll or .conllu, for answers SQuAD's .json."""
+    """File for the rows with predictions: .jsonl, .csv or .tsv; for tags also .conll or .conllu, for answers SQuAD's
+    .json."""
 
     def execute(self) -> None:
         predictor = self.loaded(self.run, self.dtype).predictor

@@ -44,10 +44,10 @@ def write_predictions(path: Place, predicted: PredictedRows, task: TaskConfig) -
     """Writes each row with its prediction in the format of the suffix. The file is either whole or absent.
 
     JSON lines and tables have the row's columns, then the prediction's columns. `.conll` has each word, its other
-    columns, and its predicted tag. `.conllu` has CoNLL-U's ten columns, of which `task.label` is predicted. `.json` has the answers in the format of SQuAD's official script.
-    Beside it, `.best.json` has the best answers, and `.null_odds.json` the odds of no answer, if there are any. Where
-    the answers are, these two belong to them. Raises UsageError for another suffix, before anything is read, and if
-    there is no row.
+    columns, and its predicted tag. `.conllu` has CoNLL-U's ten columns, of which `task.label` is predicted. `.json` has
+    the answers in the format of SQuAD's official script. Beside it, `.best.json` has the best answers, and
+    `.null_odds.json` the odds of no answer, if there are any. Where the answers are, these two belong to them. Raises
+    UsageError for another suffix, before anything is read, and if there is no row.
     """
     check_predictions_file(path, task)
     predicted = iter(predicted)
