@@ -21,6 +21,7 @@ _Line = tuple[int, list[str]]
 _MOST_TAGS = 10_000
 """Most distinct tags that are collected, since the column may hold words instead."""
 _COMMENTS = "comment lines (with # first) skipped"
+_NO_WORDS = "lines of multiword tokens or empty nodes left out"
 _TABS = "lines whose tabs after the last column were left out"
 
 
@@ -75,9 +76,9 @@ def conll_records(file: InputFile, row_format: RowFormat) -> Iterator[Record]:
 def conllu_records(file: InputFile, row_format: RowFormat) -> Iterator[Record]:
     """Yields a record per sentence, with a list for each column of CoNLL-U: words, upos, xpos, ...
 
-    Comments are skipped, and so are multiword tokens (`3-4`) and empty nodes (`3.1`), which aren't tagged words of the
-    text. A line that begins with # is a comment if it has no tab or stands before the first word of its sentence.
-    Raises UsageError for any other line that doesn't have ten columns.
+    Comments are skipped. Multiword tokens (`3-4`) and empty nodes (`3.1`), which aren't tagged words of the text, are
+    left out and counted. A line that begins with # is a comment if it has no tab or stands before the first word of
+    its sentence. Raises UsageError for any other line that doesn't have ten columns.
     """
     path = file.path
     split = ([] if not line.strip() else line.rstrip("\r\n").split("\t", limits.COLUMNS) for line in file.lines())
@@ -96,6 +97,8 @@ def conllu_records(file: InputFile, row_format: RowFormat) -> Iterator[Record]:
                 )
             if _WORD_NUMBER.fullmatch(fields[0]):
                 words.append((number, fields))
+            else:
+                file.progress.repairs[_NO_WORDS] += 1
         if words:
             yield _record(path, words, CONLLU_COLUMNS)
 

@@ -340,7 +340,9 @@ CONLLU = """# text = Vámonos a casa
 
 
 def test_conllu_has_the_words_that_have_tags(tmp_path):
-    first, second = values(tmp_path, "a.conllu", CONLLU)
+    found, repairs = read(tmp_path, "a.conllu", CONLLU)
+    first, second = (record.values for record in found)
+    assert repairs == {"lines of multiword tokens or empty nodes left out": 2}
     assert (first["words"], first["upos"], first["xpos"]) == (["Vamos", "nos"], ["VERB", "PRON"], ["V", "P"])
     assert second["words"] == ["a"]
     assert "line 9 has 2 columns" in refused(tmp_path, "a.conllu", CONLLU.replace("# newpar\n", "") + "# a\tb\n")
