@@ -28,7 +28,8 @@ class Export(SavedArguments):
         from bert_jax.system.progress import say
 
         params = jax.device_get(model.params)
-        if not model.provenance.pooler_trained:  # nor was the head of pairs, which stands on it
+        pooler = params["bert"].get("pooler")
+        if pooler and model.provenance.left_untrained(pooler):  # nor was the head of pairs, which stands on it, trained
             params = without(params, ("bert/pooler", "next_sentence"))
 
         def card(config: ModelConfig, architecture: str) -> str:

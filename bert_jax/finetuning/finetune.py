@@ -347,8 +347,9 @@ def _initial_parameters(plan: FineTuningPlan) -> Parameters | None:
     if not HeadShape.of(config.task).has_pooler(config.model):
         encoder.pop("pooler", None)
         return {"bert": encoder}
-    if transform and not started.provenance.pooler_trained:
-        encoder.pop("pooler", None)
+    untrained = "pooler" in encoder and started.provenance.left_untrained(encoder["pooler"])
+    if transform and untrained:
+        del encoder["pooler"]
     # Without pairs, the layer before the vocabulary learned, and a pooler didn't.
     replaces = "pooler" not in encoder or started.provenance.without_pairs
     if transform and replaces and "masked_lm" in parameters and fits:
@@ -356,7 +357,7 @@ def _initial_parameters(plan: FineTuningPlan) -> Parameters | None:
     if "pooler" not in encoder:
         missing = "layer that fits before the task's head" if transform else "pooler"
         lacks = f"has no {missing}: random values are put there"
-    elif not transform and not started.provenance.pooler_trained:
+    elif untrained:
         lacks = "was pretrained without sentence pairs, so the pooler, on which the head stands, was never trained"
     if lacks:
         say(f"the model to start from {lacks}{', which --probe leaves as they are' if config.probe else ''}")

@@ -68,10 +68,11 @@ class Provenance(NamedTuple):
         """Whether the model was pretrained here without sentence pairs, from random parameters or from a model."""
         return bool(self.settings and self.settings.objective and self.settings.objective.pair == "none")
 
-    @property
-    def pooler_trained(self) -> bool:
-        """False if the model was pretrained here from random parameters and without sentence pairs."""
-        return not self.without_pairs or bool(self.settings and self.settings.init)
+    def left_untrained(self, pooler: Parameters) -> bool:
+        """Whether `pooler` still has its random values: the model was pretrained here without sentence pairs, and began
+        without a trained pooler. Then biases and norms, which begin at 0 and 1, are all as they began."""
+        vectors = [leaf for leaf in jax.tree.leaves(pooler) if leaf.ndim == 1]
+        return self.without_pairs and all(bool((leaf == 0).all() or (leaf == 1).all()) for leaf in vectors)
 
 
 class TrainedModel(NamedTuple):

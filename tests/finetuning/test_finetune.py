@@ -326,7 +326,9 @@ def test_a_probe_trains_the_head_alone_and_tells_of_a_pooler_that_nothing_traine
     pretrained, run = tmp_path / "without_pairs", RunDirectory(tmp_path / "run")
     alone = RunFiles(tiny_run.path).config
     write_config(tmp_path / "config.json", alone.replace(objective=alone.objective.replace(pair="none")))
-    before, carried = bert_jax.load(tiny_run.path).params, (tmp_path / "config.json", tiny_run.tokenizer_directory)
+    before = bert_jax.load(tiny_run.path).params
+    before["bert"]["pooler"]["dense"]["bias"] *= 0  # as it began
+    carried = tmp_path / "config.json", tiny_run.tokenizer_directory
     write_model(pretrained / "checkpoints", before, carried)
     finetune(config.replace(init=str(pretrained), probe=True, task=config.task.replace(epochs=1.0)), run)
     said = " ".join(capsys.readouterr().err.split())
@@ -572,10 +574,10 @@ def test_in_a_bucket_it_learns_and_says_what_it_does_on_disk(config, tiny_run, b
     ids=["imported", "pairs", "pairs, begun from a model", "no pairs", "no pairs, begun from a model"],
 )
 def test_the_layer_before_the_vocabulary_is_the_pooler_where_that_learned_nothing(settings, learned):
-    pooler, head = ({"dense": name, "norm": name} for name in ("pooler", "head"))
+    pooler, head = ({"dense": {"bias": np.full(2, value)}, "norm": np.full(2, value)} for value in (2.0, 3.0))
     started = SimpleNamespace(provenance=Provenance(settings))
-    started.with_parameters = lambda _: (started, {"bert": {"pooler": pooler}, "masked_lm": head | {"bias": "head"}})
+    started.with_parameters = lambda _: (started, {"bert": {"pooler": pooler}, "masked_lm": head | {"bias": None}})
     task = TaskConfig(name="stars", kind="class", texts=("text",), label="stars", labels=("0", "1"))
     config = SimpleNamespace(model=ModelConfig.modern(), task=task, from_random=False, probe=False)
     begun = _initial_parameters(Mock(spec=FineTuningPlan, config=config, started=started, mesh=None))
-    assert begun["bert"]["pooler"]["dense"] == learned
+    assert begun["bert"]["pooler"]["dense"]["bias"][0] == {"pooler": 2.0, "head": 3.0}[learned]

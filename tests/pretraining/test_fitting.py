@@ -7,9 +7,11 @@ import numpy as np
 import pytest
 from jax.experimental import multihost_utils
 from jax.sharding import AbstractMesh
+from safetensors.numpy import load_file
 
 import bert_jax
 from bert_jax import records
+from bert_jax.cli.main import run as command
 from bert_jax.config.data import VocabularyConfig
 from bert_jax.config.fitted import ScratchConfig, heads_of
 from bert_jax.config.model import ModelConfig
@@ -90,6 +92,9 @@ def test_an_encoder_without_a_head_gets_one_near_the_identity(adapt, vectors_run
     bias = np.asarray(began.params["masked_lm"]["bias"])
     pieces = len(began.tokenizer.vocabulary)
     assert len(bias) > pieces and bias[pieces:].max() < -50  # transformers would predict rows without a piece
+    assert command(["export", str(tmp_path / "run"), str(tmp_path / "exported")]) == 0
+    exported = load_file(tmp_path / "exported" / "model.safetensors")
+    assert not [name for name in exported if "pooler" in name]  # the vectors' model has none, and nothing trained one
 
 
 def test_layers_of_a_model_give_an_adapted_one_its_depth(adapt, tiny_config):
