@@ -1,7 +1,7 @@
 """Writes the model card (README.md) of an exported model: its kind, training, results, and how to load it."""
 
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 from bert_jax.config.finetune import AnyRunConfig
 from bert_jax.config.prediction import PAIR_QUESTIONS, PREDICTIONS, QUESTIONS, REPLACED_SHARE
@@ -14,6 +14,8 @@ from bert_jax.interchange.relatives import RELATIVES, exported_type
 from bert_jax.run.results import Results, read_results
 from bert_jax.run.trained_model import Provenance
 from bert_jax.system.bucket import Place
+from bert_jax.system.errors import UsageError
+from bert_jax.system.reading import READINGS_FILE, read_readings
 from bert_jax.text.wordpiece import WordPieceTokenizer
 
 _USES = {"BertForPreTraining": "fill-mask", "BertForMaskedLM": "fill-mask", "BertForCausalLM": "text-generation"} | {
@@ -24,7 +26,11 @@ _NAMES = {
     **{question.loss: f"{question.title} loss (nats)" for question in QUESTIONS},
     **{question.accuracy: f"{question.title} accuracy" for question in QUESTIONS},
     REPLACED_SHARE: "share of tokens that are replaced",
+    "bits_per_character": "bits per character",
+    "mean_cosine": "mean cosine of different texts",
 }
+_BEFORE = "before the training"
+"""The column of the initial model's measurements."""
 _OF_VECTORS = "sentence-transformers"
 """The library that vectors of texts are exported for."""
 _POOLED = {
@@ -40,12 +46,12 @@ def model_card(path: Place, model: Bert, architecture: str, name: str) -> str:
     says what settings and results say, and leaves the license to whoever publishes the model."""
     provenance = model.provenance
     config = None if provenance.imported_from else provenance.settings
-    results = _results(path, provenance.steps)
+    results, remarks = _results(path, provenance.steps), _remarks(path)
     sections = [
-        "\n".join(_front_matter(config, model, architecture)),
+        "\n".join(_front_matter(config, model, architecture, remarks)),
         f"# {name}",
         " ".join(_description(model, architecture)),
-        "## Training\n\n" + "\n".join(f"- {line}" for line in _training_lines(config, provenance, results)),
+        "## Training\n\n" + "\n".join(f"- {line}" for line in _training_lines(config, provenance, results, remarks)),
     ]
     if table := list(_results_table(config, results)):
         sections.append("## Results\n\n" + "\n".join(table))
@@ -66,10 +72,22 @@ def _results(path: Place, steps: tuple[int, ...]) -> Results:
     return results if steps == (measured,) else Results()
 
 
-def _front_matter(config: AnyRunConfig | None, model: Bert, architecture: str) -> Iterator[str]:
+def _remarks(path: Place) -> list[str]:
+    """The warnings about the input of the run at `path`; [] if it kept none or is another program's model."""
+    try:
+        return [remark for reading in read_readings(path / READINGS_FILE) for remark in reading.remarks]
+    except (OSError, ValueError, UsageError):
+        return []
+
+
+def _front_matter(
+    config: AnyRunConfig | None, model: Bert, architecture: str, remarks: Sequence[str] = ()
+) -> Iterator[str]:
     """Yields the lines of the hub's metadata, in YAML."""
     yield "---\n# license: add the one under which you publish the model, such as apache-2.0"
-    if config and config.data:
+    if any("data.language" in remark for remark in remarks):
+        yield "# language: add it; the text was identified as another one than data.language says"
+    elif config and config.data:
         yield "language:"
         yield from (f"- {json.dumps(language)}" for language in dict.fromkeys(config.data.language))
     model_type = exported_type(model.config)
@@ -129,7 +147,9 @@ def _description(model: Bert, architecture: str) -> Iterator[str]:
             yield f"The first {widths} components of a vector can be used alone, scaled to length 1."
 
 
-def _training_lines(config: AnyRunConfig | None, provenance: Provenance, results: Results) -> Iterator[str]:
+def _training_lines(
+    config: AnyRunConfig | None, provenance: Provenance, results: Results, remarks: Sequence[str] = ()
+) -> Iterator[str]:
     if config is None:
         yield f"converted from {_code(provenance.imported_from)}, whose files don't say how it was trained"
         return
@@ -138,7 +158,7 @@ def _training_lines(config: AnyRunConfig | None, provenance: Provenance, results
         yield f"text: {', '.join(map(_code, config.data.source))}"
         predicted, pair = PREDICTIONS[config.objective.predict].described, PAIR_QUESTIONS[config.objective.pair]
         pairs = f" and {pair.asked_about}" if pair else ""
-        tags = " and the parts of speech of a treebank" if config.objective.tags else ""
+        tags = f" and the parts of speech of {_code(config.objective.tags)}" if config.objective.tags else ""
         yield f"objective: {predicted}{pairs}{tags}"
         if config.teacher:
             yield f"teacher: {config.distillation.kind} of {_code(config.teacher)}"
@@ -160,6 +180,7 @@ def _training_lines(config: AnyRunConfig | None, provenance: Provenance, results
         yield f"this is the checkpoint at step {done:,} of {config.steps:,}"
     optimizer = config.optimizer
     yield f"optimizer: {optimizer.name}, highest learning rate {optimizer.peak_learning_rate:g}; seed {config.seed}"
+    yield from (f"warning about the input: {_code(remark)}" for remark in remarks)
 
 
 def _results_table(config: AnyRunConfig | None, results: Results) -> Iterator[str]:
@@ -167,7 +188,7 @@ def _results_table(config: AnyRunConfig | None, results: Results) -> Iterator[st
     if config is None:
         return
     recorded = results.baselines or {config.BASELINE: results.baseline or {}}
-    baselines = {name: known for name, known in recorded.items() if known}
+    baselines = {name: known for name, known in {**recorded, _BEFORE: results.started_from}.items() if known}
     if not results.metrics:
         return
     if config.task is None:

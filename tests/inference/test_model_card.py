@@ -17,6 +17,7 @@ from bert_jax.run.results import Results
 from bert_jax.run.run_files import RunFiles
 from bert_jax.run.trained_model import Provenance
 from bert_jax.system.files import write_json
+from bert_jax.system.reading import READINGS_FILE, Reading, as_file
 
 GOLDEN = Path(__file__).parents[1] / "golden" / "gelu_erf"
 
@@ -126,6 +127,21 @@ def test_nothing_is_claimed_of_a_model_that_was_not_trained_here(tmp_path, impor
     assert "language:" not in front
     assert "given`, whose files don't say how it was trained\n" in text
     assert "steps" not in text and "optimizer" not in text and "## Results" not in text
+
+
+def test_a_doubt_about_the_language_stands_in_the_card_in_place_of_the_language(tiny_copy, tmp_path):
+    remark = "text:a.txt: 100% is Greek, and it is said to be in English; is it the right data.language?"
+    write_json(tiny_copy.path / READINGS_FILE, as_file([Reading(subject="corpus", facts=[], remarks=[remark])]))
+    front, text = card_of(tiny_copy.path, tmp_path)
+    assert "language:" not in front and front[1].startswith("# language: add it")
+    assert f"- warning about the input: `{remark}`\n" in text
+
+
+def test_the_initial_model_has_a_column(tiny_config):
+    values = {"bits_per_character": 1.5, "started_from": {"bits_per_character": 2.5}, "baseline": {"mlm_loss": 6.0}}
+    text = "\n".join(model_card._results_table(tiny_config, Results.model_validate(values)))
+    assert "| | model | by frequency alone | before the training |\n" in text
+    assert "\n| bits per character | 1.5000 | | 2.5000 |" in text
 
 
 def test_each_comparison_of_words_has_a_column(tiny_config):
