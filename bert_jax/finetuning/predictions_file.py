@@ -122,12 +122,13 @@ def _word_rows(predicted: PredictedRows) -> Iterator[tuple[list[str], str]]:
     empty = 0
     for record, prediction in predicted:
         count = len(prediction["predicted_tags"])
-        empty += not count
+        if not count:
+            empty += 1
+            continue
         columns = [column for column in record.values.values() if isinstance(column, list) and len(column) == count]
-        for row in zip(*columns, strict=True) if count else ():
+        for row in zip(*columns, strict=True):
             yield [*map(str, row)], record.place
-        if count:
-            yield [], record.place
+        yield [], record.place
     if empty:
         say(f"{counted(empty, 'rows')} without a word: left out of the file")
 
