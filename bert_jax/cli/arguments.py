@@ -236,18 +236,13 @@ class SavedArguments(Arguments):
     """Take the mean of the parameters of the last N saved steps of the run, up to --step or the newest. Steps of an
     earlier phase are left out. Without it: the parameters of one step."""
 
-    @staticmethod
-    def check_model(path: Place) -> None:
-        """Raises UsageError if nothing is at `path`. Doesn't import JAX, which takes seconds."""
-        local_place(path)
-
     def loaded(self, source: "Place | RunFiles", dtype: str | None = None) -> "Bert":
         """Loads the model at a path, or of a run some of whose files were read already, and prints how the files of
         another program were understood."""
         from bert_jax.run.run_files import RunFiles
 
         files = source if isinstance(source, RunFiles) else RunFiles(source)
-        self.check_model(files.path)
+        local_place(files.path)  # before JAX is imported
         from bert_jax.inference.bert import bert_of
         from bert_jax.system.reading import show
 

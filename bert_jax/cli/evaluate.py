@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Literal
 from bert_jax.cli.arguments import InferenceArguments, JsonArguments, RowsArguments, RunArgument
 from bert_jax.config.finetune import TaskRunConfig
 from bert_jax.config.objective import Units
+from bert_jax.interchange.model_path import local_place
 from bert_jax.system.errors import UsageError
 
 if TYPE_CHECKING:
@@ -102,7 +103,7 @@ class Evaluate(JsonArguments, RowsArguments, InferenceArguments):
         for name in ("language", "words", "units", "unlabelled", *RowsArguments.model_fields):
             if getattr(self, name) is not None:
                 raise UsageError(f"--{name} doesn't apply to judged texts, {data}; leave it out")
-        self.check_model(self.run)
+        local_place(self.run)  # before JAX is imported
         from bert_jax.cli.results_tables import print_task_results
         from bert_jax.finetuning.dataset import say_repairs
         from bert_jax.finetuning.judged_texts import JudgedTexts

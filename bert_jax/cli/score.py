@@ -14,6 +14,7 @@ from pydantic import Field
 from bert_jax.cli.arguments import InferenceArguments, JsonArguments, PlaceArgument, RunArgument
 from bert_jax.cli.flags import Positional
 from bert_jax.config.objective import ScoreMethod
+from bert_jax.interchange.model_path import local_place
 from bert_jax.system.errors import UsageError
 
 if TYPE_CHECKING:
@@ -65,7 +66,7 @@ class ScorePairs(ScoreArguments):
         from bert_jax.inference.pair_files import pair_files
 
         files = pair_files(self.pairs)  # before JAX is imported
-        self.check_model(self.run)
+        local_place(self.run)  # before JAX is imported
         from bert_jax.cli.results_tables import print_pairs
         from bert_jax.inference.minimal_pairs import pair_results
         from bert_jax.run.run_directory import RunDirectory
@@ -109,7 +110,7 @@ class Score(ScoreArguments):
     """Write each token with its own log probability, too."""
 
     def execute(self) -> None:
-        self.check_model(self.run)
+        local_place(self.run)  # before JAX is imported
         from bert_jax.finetuning.dataset import say_repairs
         from bert_jax.inference.feature_files import name_of
         from bert_jax.inference.scoring import ScoreTotals

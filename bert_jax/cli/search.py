@@ -6,6 +6,7 @@ from pydantic import Field
 
 from bert_jax.cli.arguments import InferenceArguments, JsonArguments, RunArgument
 from bert_jax.cli.flags import Positional
+from bert_jax.interchange.model_path import local_place
 
 _SHOWN = 200
 """Characters of a text in a table; --json prints whole texts."""
@@ -37,7 +38,7 @@ class Search(InferenceArguments, JsonArguments):
     """The file from which the vectors of a .npz were computed, to print its texts. Without it: row numbers alone."""
 
     def execute(self) -> None:
-        self.check_model(self.run)
+        local_place(self.run)  # before JAX is imported
         from bert_jax.inference.search import SearchCorpus, search
         from bert_jax.system.figures import json_line, print_rows
         from bert_jax.system.progress import stage
