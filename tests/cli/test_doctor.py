@@ -32,7 +32,7 @@ def test_the_doctor_takes_sources_from_a_file_and_orders_approaches_with_models(
     assert "pieces a word" in lines[first + 1] and lines[first + 2] == "   no pretraining"
     assert lines[first + 3].startswith(f"   bert-jax finetune tags --init {tiny_run.path} --workdir RUN")
     assert lines[second + 3].startswith(f"   bert-jax pretrain adapt --init {tiny_run.path} --workdir RUN")
-    assert lines[fifth].startswith("5. from scratch") and lines[end] == "What to change"
+    assert lines[fifth].startswith("5. from scratch") and lines[end] == "What the models know of the text"
 
 
 def test_a_treebank_is_read_before_the_text(corpus, config_file, refused, tmp_path):

@@ -95,6 +95,10 @@ class Approach(Figures):
     """1 for the best approach."""
     description: str
     reason: str
+    model: str
+    """The model that it begins with; empty for one from scratch."""
+    knowledge: str
+    """What this model knows of the text."""
     estimate: Estimate | None
     """Time and memory of the same steps of pretraining for all approaches; None for an approach without pretraining."""
     command: str
@@ -110,6 +114,8 @@ class _Candidate(NamedTuple):
     """The model that is pretrained; None if none is."""
     words: tuple[object, ...]
     """Words of the command after bert-jax; those of a pretraining are followed by its directory and text."""
+    model: str = ""
+    knowledge: str = ""
 
 
 class _Budget(NamedTuple):
@@ -134,17 +140,17 @@ class _Suitability(NamedTuple):
     """The pieces a word of its vocabulary, divided by those of a vocabulary of the text."""
     writes: bool
     """Whether its vocabulary has the script and nearly all characters of the text."""
-    merged: str | None
-    """Letters of the text that its tokenizer doesn't tell apart, in words; None if there are none."""
+    merges: bool
+    """Whether its tokenizer doesn't tell letters of the text apart."""
     vocabulary: str
     """Its pieces a word, in words."""
     knowledge: str
-    """What it knows, in words, with the figures."""
+    """What it knows, and which letters it doesn't tell apart, in words with the figures."""
 
     def fits(self, budget: _Budget) -> bool:
         """Whether its vocabulary splits the text well enough to be kept for this budget."""
         most_times = MOST_TIMES_UNADAPTED if budget.is_small else MOST_TIMES_PIECES
-        return self.writes and self.times <= most_times and not self.merged
+        return self.writes and self.times <= most_times and not self.merges
 
 
 class ApproachFinder:
@@ -192,6 +198,8 @@ class ApproachFinder:
                 rank=rank,
                 description=each.description,
                 reason=each.reason,
+                model=each.model,
+                knowledge=each.knowledge,
                 estimate=self._estimate(each.shape, time_of_flop) if each.shape else None,
                 command=command_line("bert-jax", *each.words, *(given if each.shape else ())),
             )
@@ -217,7 +225,6 @@ class ApproachFinder:
         suited = self._suitability(trained)
         fits = suited.fits(budget)
         group, order = _group(suited, budget, self._number), _ORDERS[budget.is_small, fits]
-        about = f"{suited.knowledge}; {self._number:,} words of text"
         own = suited.vocabulary if suited.writes else _NOT_WRITTEN
         among_models = (list(ADAPTED_UP_TO).index(suited.knows), suited.times)
         start = ("pretrain", _ADAPT, "--init", name)
@@ -225,24 +232,30 @@ class ApproachFinder:
             yield _Candidate(
                 (group, *among_models, order.index(_AS_IT_IS)),
                 f"fine-tune {name} as it is, without adapting it",
-                "; ".join(filter(None, (own, _of_unadapted(fits, budget), about, suited.merged))),
+                f"{own}; {_of_unadapted(fits, budget)}",
                 None,
                 ("finetune", "tags", "--init", name, "--workdir", "RUN", *_rows(tags)),
+                name,
+                suited.knowledge,
             )
         yield _Candidate(
             (group if suited.writes else _LAST, *among_models, order.index(_OWN)),
             f"adapt {name} with its vocabulary",
-            "; ".join(filter(None, (own, about, suited.merged))),
+            own,
             trained.config,
             start,
+            name,
+            suited.knowledge,
         )
         in_place_of = f" in place of {suited.times * self._best:.2f}" if suited.writes else ""
         yield _Candidate(
             (group, *among_models, order.index(_OF_TEXT)),
             f"adapt {name} with a vocabulary of {self._size:,} pieces, trained on the text",
-            f"{self._best:.2f} pieces a word{in_place_of}; {about}",
+            f"{self._best:.2f} pieces a word{in_place_of}",
             trained.config.replace(vocabulary_size=self._size, word_rows=None),
             (*start, *self._vocabulary),
+            name,
+            suited.knowledge,
         )
 
     def _suitability(self, trained: TrainedModel) -> _Suitability:
@@ -254,16 +267,17 @@ class ApproachFinder:
         has_script = of_script >= FEWEST_SCRIPT_PIECES
         is_included, inclusion = self._inclusion(trained, splits.whole)
         knows = "neither" if not has_script else "language" if is_included else "script"
-        times = splits.pieces_a_word / self._best
+        times, merged = splits.pieces_a_word / self._best, merged_letters(self._lines, tokenizer.cleaned)
         return _Suitability(
             knows=knows,
             times=times,
             writes=has_script and splits.unknown <= MOST_UNKNOWN_CHARACTERS,
-            merged=merged_letters(self._lines, tokenizer.cleaned),
+            merges=bool(merged),
             vocabulary=f"{splits.pieces_a_word:.2f} pieces a word, {times:.2f} times those of a vocabulary of the text",
             knowledge=(
                 f"it knows {_KNOWN[knows]} ({of_script:,} of its {len(pieces):,} pieces in {self._script.title()}; "
                 f"{inclusion}); {splits.unknown:.1%} of the characters unknown to its vocabulary"
+                f"{merged and f'; {merged}' or ''}"
             ),
         )
 
@@ -306,8 +320,7 @@ def _of_unadapted(fits: bool, budget: _Budget) -> str:
     limit = f"about {three_digits(budget.unadapted)} minutes of pretraining on this machine"
     if not fits:
         return "its vocabulary doesn't fit the text"
-    measured = f": {MEASURED}" if budget.is_small else "; of longer ones nothing was measured"
-    return f"best for budgets up to {limit}{measured}"
+    return f"best for budgets up to {limit}{'' if budget.is_small else '; of longer ones nothing was measured'}"
 
 
 def _rows(tags: str | None) -> tuple[object, ...]:
@@ -336,10 +349,17 @@ def _beginning(readme: Place) -> str:
 
 
 def print_approaches(approaches: Sequence[Approach]) -> None:
-    """Prints each approach, and below it its reason, its time and memory, and its command."""
+    """Prints each approach, and below it its reason, its time and memory, and its command; then what each model knows
+    of the text, and what was measured of models as they are."""
     work = next(approach.estimate.work for approach in approaches if approach.estimate)
     print_line(f"Approaches for this text, the best first; time and memory of {work}")
     for approach in approaches:
         figures = approach.estimate.line()[1] if approach.estimate else "no pretraining"
         lines = f"{approach.rank}. {approach.description}", approach.reason, figures, approach.command
         print_line("\n   ".join(lines))
+    if models := {approach.model: approach.knowledge for approach in approaches if approach.model}:
+        print_line("What the models know of the text")
+    for model, knowledge in models.items():
+        print_line(f"- {model}: {knowledge}")
+    if any(approach.estimate is None for approach in approaches):
+        print_line(f"Measured, with minutes of training (docs/experiments.md): {MEASURED}.")
