@@ -14,7 +14,7 @@ from bert_jax.config.data import DataConfig, VocabularyConfig
 from bert_jax.config.fitted import AdaptConfig
 from bert_jax.config.model import ModelConfig
 from bert_jax.config.objective import ObjectiveConfig
-from bert_jax.config.operation import CheckpointConfig, EvaluationConfig
+from bert_jax.config.operation import EvaluationConfig
 from bert_jax.config.training import OptimizerConfig, Phase
 
 config = AdaptConfig(
@@ -24,6 +24,5 @@ config = AdaptConfig(
     objective=ObjectiveConfig(pair="none"),
     optimizer=OptimizerConfig(peak_learning_rate=5e-4, warmup=0.1, bias_correction=True, beta2=0.98),
     phases=(Phase(steps=2_000, length=64, batch_size=32),),
-    evaluation=EvaluationConfig(every=250, max_sequences=1024, watch=True),
-    checkpoints=CheckpointConfig(every=250),
+    evaluation=EvaluationConfig(max_sequences=1024, watch=True),
 )

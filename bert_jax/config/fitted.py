@@ -28,10 +28,10 @@ class FittedConfig(RunConfig):
     """Settings from which `pretraining/fitting.py` derives those of a run."""
 
     minutes: Annotated[float, Field(gt=0.0)] | None = None
-    """Minutes that the training may take on this machine, without those for reading and preparing the text: a step is
-    timed, and the batch size, which is that of the last phase or a multiple of it, and the number of steps are chosen
-    to fill the minutes. (Without memory for that batch a smaller one is taken.) Phases keep their shares of the steps.
-    None: no limit."""
+    """Minutes that the training may take on this machine, without those for preparing the text and for evaluations: a
+    step is timed, and the batch size, which is that of the last phase or a multiple of it, and the number of steps are
+    chosen to fill the minutes. (Without memory for that batch a smaller one is taken.) Phases keep their shares of the
+    steps. None: no limit."""
 
 
 class AdaptConfig(FittedConfig):
@@ -41,6 +41,9 @@ class AdaptConfig(FittedConfig):
     Settings of `model` that the config file or a flag gives, such as dropout, replace those of the published model;
     model.compute_dtype always does. A size or kind of `vocabulary` that is given, or a file with other pieces, puts
     another vocabulary in the place of the model's. With a kind alone its size follows from the words of the text.
+
+    Evaluations and checkpoints whose number of steps (`every`) isn't given are 250 steps apart, and in runs of fewer
+    than 1,000 steps a quarter of the steps, so that a training that harms the model ends early.
     """
 
     FOLLOWS_INIT: ClassVar[bool] = True

@@ -34,7 +34,10 @@ def _unused(values: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
         )
         yield r"vocabulary\.(?!file|exchange).*", f"{reason}{other}"
     if not exchange:
-        yield r"vocabulary\.initial_rows", f"it needs {Setting('vocabulary.exchange', True)}"
+        yield (
+            r"vocabulary\.initial_rows",
+            f"it needs a vocabulary in place of the model's, as by {Setting('vocabulary.size')}",
+        )
     if file:
         shown = Setting("vocabulary.file", file)
         yield r"vocabulary\.(kind|size|character_coverage|sample_megabytes)", f"the pieces of {shown} are taken"

@@ -54,7 +54,7 @@ def _fetched(name: str) -> Path:
         ) from None
     except LocalEntryNotFoundError:
         raise UsageError(
-            f"there is no folder {name} here, and the Hugging Face hub can't be reached nor is the model in its cache; "
+            f"there is no folder {name} here, the Hugging Face hub can't be reached, and its cache lacks the model; "
             f"fetch it where there is a network (hf download {name}), or give its folder as ./NAME"
         ) from None
     except Exception as error:  # raised by the library, its HTTP client or the file system

@@ -28,6 +28,7 @@ _SAMPLED = 500
 """Number of sequences from which the mean number of pieces of a word is estimated."""
 _FEWEST_SHARED = 100
 """If fewer shared pieces have a vector, no rows are combined from them."""
+_OTHERWISE = "other rows begin as means of the old pieces that spell them, or at random where none does"
 
 
 class Combinations(NamedTuple):
@@ -126,13 +127,13 @@ def _by_vectors(
             progress.advance(size)
     if vectors is None:
         lacks = f"the text has fewer than {FEWEST_TOKENS:,} pieces, too few" if text is not None else "there is no text"
-        say(f"{lacks} for static vectors: rows begin as means")
+        say(f"{lacks} for static vectors: {_OTHERWISE}")
         return {}
     occurs = np.asarray(vectors.any(axis=1))
     occurs[[*special]] = False
     atoms = np.flatnonzero((shared != ABSENT) & occurs)
     if len(atoms) < _FEWEST_SHARED:
-        say(f"the vocabularies share {counted(len(atoms), 'pieces')} of this text: other rows begin as means")
+        say(f"the vocabularies share {counted(len(atoms), 'pieces')} of this text: {_OTHERWISE}")
         return {}
     combined: dict[int, tuple[list[int], list[float]]] = {}
     absent = np.flatnonzero((shared == ABSENT) & occurs)

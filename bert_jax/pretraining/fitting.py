@@ -18,7 +18,7 @@ from bert_jax.config.training import Phase
 from bert_jax.config.wording import counted
 from bert_jax.interchange.relatives import RELATIVES
 from bert_jax.model.sharding import batch_sharding, check_batch_size, make_mesh, placed, row_shards
-from bert_jax.model.size import num_parameters
+from bert_jax.model.size import num_parameters, step_memory, train_flops
 from bert_jax.pretraining.distillation import TEACHER_LOSS
 from bert_jax.pretraining.evaluation import MEAN_COSINE
 from bert_jax.pretraining.mixture import SourceShare
@@ -32,11 +32,12 @@ from bert_jax.run.opened_models import OpenedModels
 from bert_jax.run.run_directory import RunDirectory
 from bert_jax.run.trained_model import TrainedModel
 from bert_jax.system.errors import Setting, UsageError, command_line, is_out_of_memory
-from bert_jax.system.figures import three_digits
+from bert_jax.system.figures import gigabytes, three_digits
 from bert_jax.system.progress import say
 from bert_jax.text.tokenizer import Tokenizer
 from bert_jax.text.vocabulary import PAD, SPECIAL_PIECES
 from bert_jax.text.vocabulary_training import FAIRSEQ_PIECES
+from bert_jax.training.optimizer import make_optimizer
 
 GENTLE_RATE = 5e-4
 """Peak learning rate for a trained encoder in batches of 2,048 tokens: of the rates tried, 3e-4 taught all-MiniLM-L6-v2
@@ -50,6 +51,8 @@ _WANTED_STEPS, _LARGEST_BATCH = 1000, 256
 """Within a budget of minutes the batch is doubled, up to _LARGEST_BATCH rows, while _WANTED_STEPS steps or more remain.
 """
 _TIMED_STEPS = 3
+_EVALUATIONS, _MOST_BETWEEN = 4, 250
+"""Least number of evaluations of an adapted model after its first step, and most steps from one to the next."""
 _COLLAPSED = 0.99
 """Mean cosine of the vectors of different texts; at this value or above, the vectors hardly differ."""
 _HALFWAY = 0.5
@@ -134,7 +137,18 @@ def fitted(
         most = rows if isinstance(config, ScratchConfig) else math.inf
         settings = with_named_teacher(settings, opened)  # its time is a part of each step
         settings = _within_minutes(settings, config.minutes, most, opened)
+    if isinstance(config, AdaptConfig):
+        every = min(max(1, settings.steps // _EVALUATIONS), _MOST_BETWEEN)
+        settings = settings.replace(**_cadences(config, {"evaluation": every, "checkpoints": every}))
     return settings
+
+
+def _cadences(config: AdaptConfig, every: Mapping[str, int]) -> dict[str, Any]:
+    """The settings of `evaluation` and `checkpoints`, by these names, with `every` so many steps if `config` gives no
+    number."""
+    groups = {name: getattr(config, name) for name in every}
+    given = {name for name, group in groups.items() if "every" in group.model_fields_set}
+    return {name: group if name in given else group.replace(every=every[name]) for name, group in groups.items()}
 
 
 def _as_begun(config: FittedConfig, run: RunDirectory) -> dict[str, Any]:
@@ -153,9 +167,12 @@ def _as_begun(config: FittedConfig, run: RunDirectory) -> dict[str, Any]:
             f"{counted(there.steps, 'steps')} were fitted when the run began, and are kept; to train longer, give the "
             f"run in place of the config, with more than {phases[-1].steps:,} steps in its last phase: {longer}"
         )
+    cadences: dict[str, Any] = {}
+    if isinstance(config, AdaptConfig):
+        cadences = _cadences(config, {"evaluation": there.evaluation.every, "checkpoints": there.checkpoints.every})
     model = there.model.replace(**_overrides(config.model))
     objective = config.objective.replace(predict=there.objective.predict)
-    return {"model": model, "vocabulary": vocabulary, "phases": phases, "objective": objective}
+    return {"model": model, "vocabulary": vocabulary, "phases": phases, "objective": objective, **cadences}
 
 
 def _with_steps(phases: Sequence[Phase], there: Sequence[Phase], batches: bool) -> tuple[Phase, ...]:
@@ -185,27 +202,41 @@ def _adapted(config: AdaptConfig, opened: OpenedModels) -> dict[str, Any]:
     model = _model(config.model, initial.config, vocabulary, of_file)
     if config.init_layers:
         model = model.replace(num_layers=len(config.init_layers))
-    if vocabulary.exchange and not vocabulary.file:
-        if "size" not in vocabulary.model_fields_set:
-            words, characters = _words_and_characters(config)
-            vocabulary = _of_size(vocabulary, pieces_of_words(words), characters)
-            say(f"about {three_digits(words)} words: a vocabulary of {vocabulary.size:,} pieces replaces the model's")
-        sized = model.replace(vocabulary_size=vocabulary.size)
-        before, after = (num_parameters(each) / 1e6 for each in (initial.config, sized))
-        of_words = [each.num_word_rows * each.table_size / 1e6 for each in (initial.config, sized)]
-        say(
-            f"{of_words[0]:.3g} of {before:.3g} million parameters were words; {of_words[1]:.3g} of {after:.3g} "
-            f"million are now"
-        )
+    if vocabulary.exchange and not vocabulary.file and "size" not in vocabulary.model_fields_set:
+        words, characters = _words_and_characters(config)
+        vocabulary = _of_size(vocabulary, pieces_of_words(words), characters)
+        say(f"about {three_digits(words)} words: a vocabulary of {vocabulary.size:,} pieces replaces the model's")
     phases = tuple(_shortened(config.phases, model.max_positions))
     if phases != config.phases:
         say(f"the model has {model.max_positions} positions: sequences are no longer than that")
+    if vocabulary.exchange:
+        pieces = len(of_file.vocabulary) if of_file else vocabulary.size
+        say(_size_of_exchanged(config, phases[-1], initial.config, model.replace(vocabulary_size=pieces)))
     return {
         "vocabulary": vocabulary,
         "model": model,
         "objective": config.objective.replace(predict=prediction_of(model)),
         "phases": phases,
     }
+
+
+def _size_of_exchanged(config: AdaptConfig, phase: Phase, before: ModelConfig, after: ModelConfig) -> str:
+    """A line with the sizes of the model `before` and `after` the exchange of its vocabulary: parameters, and memory
+    and FLOPs of a step of `phase`, by formula."""
+    mesh, optimizer = make_mesh(config.mesh), make_optimizer(config.optimizer)
+    predictions, packed = config.slots(phase.length), config.data.sequences_a_row(phase.length)
+    figures = []
+    for model in (before, after):
+        words = model.num_word_rows * model.table_size
+        memory = step_memory(
+            config.execution, model, mesh, phase, optimizer, predictions=predictions, packed=packed
+        ).total
+        flops = phase.batch_size * train_flops(model, phase.length, predictions)
+        figures.append(
+            f"{three_digits(num_parameters(model))} parameters, of words {three_digits(words)}; a step of "
+            f"{counted(phase.batch_size, 'rows')} {gigabytes(memory)} and {three_digits(flops / 1e9)} GFLOPs"
+        )
+    return f"the model as it is: {figures[0]}; with the new vocabulary: {figures[1]}"
 
 
 def _sized(config: ScratchConfig) -> dict[str, Any]:

@@ -120,8 +120,11 @@ def initial_parameters(
     absent = absent_parts(start.trained.shapes, config.model)
     has_words = "word" in start.trained.shapes["bert"]["embeddings"]
     begins_tied = "masked_lm" in absent and has_words and config.model.table_size == config.model.hidden_size
-    # Other messages describe how these begin.
-    named = {*(_READ_FROM_PAIRS if drops_segments else ()), *(["masked_lm"] if begins_tied else ())}
+    # Other messages describe how these begin, and without pairs nothing is read from what stands on pairs.
+    named = {
+        *(_READ_FROM_PAIRS if drops_segments or config.objective.pair == "none" else ()),
+        *(["masked_lm"] if begins_tied else ()),
+    }
     if missing := " and no ".join(PART_NAMES[part] for part in sorted(absent - named)):
         say(f"the model to start from has no {missing}: random values are put there")
     params = start.params

@@ -26,7 +26,7 @@ from bert_jax.pretraining.objective import MaskedTokens, PretrainingTrainer, pre
 from bert_jax.pretraining.teacher import open_teacher, teacher_parameters, with_teacher
 from bert_jax.records.python_values import Texts
 from bert_jax.run.checkpoint_choice import best_of
-from bert_jax.run.checkpoint_manifest import complete
+from bert_jax.run.checkpoint_manifest import Manifest, complete
 from bert_jax.run.host_settings import check_same_settings
 from bert_jax.run.hosts import check_connected, first_alone
 from bert_jax.run.metrics import OnMeasured, read_metrics
@@ -132,15 +132,19 @@ def pretrain_opened(
     phases = [_phase(run, trainer, number, data, held_out) for number in range(len(config.phases))]
     trained = train(trainer, run, phases, lambda: _initial_parameters(plan, data, run, opened), kept, on_measured)
     results = _results(trainer, run, data, held_out, trained)
-    if (
-        config.init
-        and results.stopped_early
-        and len(set(held_out)) == 1
-        and (best := best_of(complete(run.checkpoints)))
-    ):
-        say(f"the checkpoint with the lowest held-out loss is {best}")
+    if config.init and results.stopped_early and len(set(held_out)) == 1:
+        _say_lowest_loss(run, results)
     run.write_results(results)
     return results
+
+
+def _say_lowest_loss(run: RunDirectory, results: Results) -> None:
+    """Prints which checkpoint has the lowest held-out loss, and whether the initial model has a lower one."""
+    if best := best_of(complete(run.checkpoints)):
+        loss, initial = (Manifest.at(best).evaluation or {}).get("loss"), results.started_from.get("loss")
+        is_worse = loss is not None and initial is not None and initial < loss
+        kept = f"; the initial model is better, with {initial:.3f} in place of {loss:.3f}" if is_worse else ""
+        say(f"the checkpoint with the lowest held-out loss is {best}{kept}")
 
 
 def plan_pretraining(

@@ -142,7 +142,7 @@ def test_what_the_hub_lacks_is_one_line(published, tmp_path, capsys):
     published.close()
     with pytest.raises(UsageError, match="without its weights, and the hub can't be reached; .*hf download"):
         model_place(NAME)
-    with pytest.raises(UsageError, match="hub can't be reached nor is the model in its cache"):
+    with pytest.raises(UsageError, match="hub can't be reached, and its cache lacks the model"):
         model_place("lab/another")
 
 

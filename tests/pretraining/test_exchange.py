@@ -8,10 +8,11 @@ from stages import parameters
 
 from bert_jax.config.data import VocabularyConfig
 from bert_jax.config.model import ModelConfig
-from bert_jax.config.run import RunConfig
+from bert_jax.config.run import RunConfig, prediction_of
 from bert_jax.config.training import Phase
 from bert_jax.inference.bert import load
 from bert_jax.instances.prepared_data import PreparedData
+from bert_jax.model.bert import init
 from bert_jax.model.sharding import make_mesh
 from bert_jax.pretraining import exchange
 from bert_jax.pretraining.exchange import combinations
@@ -20,6 +21,7 @@ from bert_jax.pretraining.pretrain import pretrain
 from bert_jax.pretraining.static_vectors import pursuit, sparsemax
 from bert_jax.run.opened_models import OpenedModels
 from bert_jax.run.run_directory import RunDirectory
+from bert_jax.run.trained_model import save_model
 from bert_jax.text.cleaning import Cleaning
 from bert_jax.text.tokenizer import load_tokenizer
 from bert_jax.text.vocabulary_training import train_tokenizer
@@ -77,9 +79,39 @@ def test_exchanging_a_vocabulary_for_itself_changes_no_bit(exchanging, tiny_run)
     assert all(before[name].tobytes() == after[name].tobytes() for name in before)
 
 
-def test_exchanging_there_and_back_keeps_shared_rows(exchanging, tiny_run, other, tmp_path):
-    from bert_jax.run.trained_model import save_model
+GENERATOR = {"discriminator": True, "generator_divisor": 2}
 
+
+@pytest.mark.parametrize("changes", [{"embedding_size": 16}, GENERATOR], ids=["factorised", "generator"])
+def test_every_table_of_a_model_gets_the_rows_of_the_new_vocabulary(exchanging, tiny_run, other, changes, tmp_path):
+    """Also a table that is narrower than the model, as ALBERT's, and a generator's."""
+    bert = load(tiny_run.path)
+    model = bert.config.replace(**changes)
+    save_model(tmp_path / "model", model, init(model, jax.random.key(0)), bert.tokenizer, None)
+    objective = {"pair": "none", "predict": prediction_of(model)}
+    config = exchanging.change(
+        init=str(tmp_path / "model"), model=changes, objective=objective, vocabulary={"initial_rows": "mean"}
+    )
+    initial = open_initial(config, OpenedModels())
+    before = leaves(load(tmp_path / "model").params)
+    after = leaves(initial_parameters(initial, config, other, make_mesh(config.mesh)))
+    rows = combinations(initial.tokenizer, other, "mean", None)
+    kept = np.flatnonzero(rows.coefficients[:, 0] == 1)
+    tables = [name for name, leaf in before.items() if leaf.shape != after[name].shape]
+    assert len(tables) >= 2 and {before[name].shape[1:] for name in tables} > {()}
+    for name in tables:
+        assert np.array_equal(after[name][kept], before[name][rows.numbers[kept, 0]])
+
+
+def test_pieces_that_the_old_vocabulary_cannot_spell_begin_at_random(tiny_run, capsys):
+    greek = train_tokenizer(["ο παλιός ναός στέκει κοντά στον ποταμό"] * 40, "wordpiece", 50, Cleaning.of_training())
+    rows = combinations(load_tokenizer(tiny_run.path), greek, "pursuit", None)
+    said = " ".join(capsys.readouterr().err.split())
+    assert "no text for static vectors: other rows begin as means" in said and "or at random where none does" in said
+    assert 20 < rows.random.sum() == len(greek.vocabulary) - 5
+
+
+def test_exchanging_there_and_back_keeps_shared_rows(exchanging, tiny_run, other, tmp_path):
     config = exchanging.change(vocabulary={"initial_rows": "mean"})
     initial, mesh = open_initial(config, OpenedModels()), make_mesh(config.mesh)
     there = initial_parameters(initial, config, other, mesh)
@@ -94,15 +126,18 @@ def test_exchanging_there_and_back_keeps_shared_rows(exchanging, tiny_run, other
 
 
 @pytest.mark.long
-def test_static_vectors_combine_the_rows_of_a_run(exchanging, run, monkeypatch):
+@pytest.mark.parametrize("method", ["pursuit", "mixture"])
+def test_static_vectors_combine_the_rows_of_a_run(exchanging, run, method, monkeypatch):
     monkeypatch.setattr("bert_jax.pretraining.static_vectors.FEWEST_TOKENS", 10)
     monkeypatch.setattr(exchange, "_FEWEST_SHARED", 10)
+    exchanging = exchanging.change(vocabulary={"initial_rows": method})
     initial, mesh, readings = open_initial(exchanging, OpenedModels()), make_mesh(exchanging.mesh), []
     prepared = PreparedData.open(run.data(32))
     initial_parameters(initial, exchanging, run.files.tokenizer, mesh, prepared, readings.append)
     [reading] = readings
     assert reading.subject in {kept.subject for kept in run.readings()}
     facts = [fact for fact in reading.facts if " of 120" in fact.value]
+    assert f"{method} of kept rows" in " ".join(fact.value for fact in facts)
     counts = {fact.name: int(fact.value.split()[0].replace(",", "")) for fact in facts}
     assert counts["kept"] > 40 and counts["combined"] > 10
     assert sum(counts.values()) == 120

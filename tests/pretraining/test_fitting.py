@@ -15,6 +15,7 @@ from bert_jax.cli.main import run as command
 from bert_jax.config.data import VocabularyConfig
 from bert_jax.config.fitted import ScratchConfig, heads_of
 from bert_jax.config.model import ModelConfig
+from bert_jax.config.operation import CheckpointConfig, EvaluationConfig
 from bert_jax.config.run import RunConfig
 from bert_jax.config.settings import SettingsError
 from bert_jax.config.training import Phase
@@ -152,6 +153,28 @@ def test_minutes_fit_batch_and_steps_to_a_measured_step(adapt, timed, seconds, p
     timed(seconds)
     found = fitted(adapt.set({"vocabulary.size": 90}).replace(minutes=2)).phases
     assert [(phase.batch_size, phase.steps) for phase in found] == phases
+
+
+def test_an_adapted_model_is_evaluated_four_times_unless_the_config_says_when(adapt, tiny_run, monkeypatch):
+    """And a run under way keeps its steps between evaluations and checkpoints."""
+    published = adapt.replace(evaluation=EvaluationConfig(watch=True), checkpoints=CheckpointConfig())
+    for steps, every in ((3, 1), (90, 22), (5000, 250)):
+        config = fitted(published.replace(phases=(SECOND.replace(steps=steps),)))
+        assert (config.evaluation.every, config.checkpoints.every) == (every, every) and config.evaluation.watch
+    config = fitted(published.set({"evaluation.every": 1000}))
+    assert (config.evaluation.every, config.checkpoints.every) == (1000, 1)
+    there = tiny_run.files.pretraining_config
+    config = fitting.fitted(published.set({"checkpoints.every": 5}), OpenedModels(), tiny_run)
+    assert (config.evaluation.every, config.checkpoints.every) == (there.evaluation.every, 5)
+
+
+def test_a_new_vocabulary_is_shown_with_what_the_model_needs_before_and_after(adapt, tmp_path, capsys):
+    file = tmp_path / "vocab.txt"
+    file.write_text("\n".join(["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", *"abcdefghijklmnopqrstuvwxyz"]))
+    for given, pieces in ({"vocabulary.size": 90}, 90), ({"vocabulary.file": str(file)}, 31):
+        fitted(adapt.set(given))
+        said = " ".join(capsys.readouterr().err.split())
+        assert "of words 4,800; a step of 8 rows" in said and f"of words {pieces * 32:,}; a step of 8 rows" in said
 
 
 def test_a_model_that_is_the_teacher_too_is_opened_once_and_the_measured_step_has_it(adapt, tmp_path, monkeypatch):
@@ -363,7 +386,9 @@ def test_a_model_that_gets_worse_ends_the_training_with_its_results(adapt, tmp_p
     assert results.stopped_early and results.steps == 3 and run.newest_step == 3
     said = " ".join(capsys.readouterr().err.split())
     assert "step 3: it gets worse; training ends here" in said
-    assert f"held-out loss is {run.checkpoints / '00000003'}" in said
+    assert f"held-out loss is {run.checkpoints / '00000003'}" in said and "initial model is better" not in said
+    pretraining._say_lowest_loss(run, results.updated({"started_from": {"loss": 0.25}}))
+    assert "; the initial model is better, with 0.250 in place of " in " ".join(capsys.readouterr().err.split())
     assert pretrain(config, run).steps == 3  # finished
 
 

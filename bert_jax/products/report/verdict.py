@@ -14,6 +14,7 @@ from bert_jax.run.remarks import (
     nothing_learned_of_task,
     score_text,
     unlearned_classes,
+    worse_than_before,
 )
 
 _FEWEST = 4
@@ -63,7 +64,7 @@ def _against_baseline(summary: RunSummary) -> Iterator[Sentence]:
     else:
         remark = nothing_learned(summary.results, len(summary.config.phases) - 1)
         if adapted := adaptation(summary.results):
-            yield Sentence("note", adapted)
+            yield Sentence("problem" if worse_than_before(summary.results) else "note", adapted)
     if remark:
         yield Sentence("problem", remark)
     elif behind := behind_words(summary.metric, value, summary.word_baselines, summary.results.cut_texts):

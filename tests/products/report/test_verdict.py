@@ -43,6 +43,8 @@ BETTER = {"mlm_accuracy": 0.75, "beats_baseline": True, "nsp_accuracy": 0.7}
             "not yet above the baseline's 0.250; the loss is better",
         ),
         ({"skipped_steps": 7}, {}, "problem", "7 steps skipped"),
+        ({"started_from": {"bits_per_character": 0.5}}, {}, "problem", "is worse than the one that it began with"),
+        ({"started_from": {"bits_per_character": 99.0}}, {}, "note", "99.000 bits per character before the training"),
     ],
 )
 def test_results_are_judged_beside_the_baseline(tiny_copy, changes, baseline, kind, words):
