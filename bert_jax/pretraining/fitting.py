@@ -52,7 +52,8 @@ _WANTED_STEPS, _LARGEST_BATCH = 1000, 256
 """
 _TIMED_STEPS = 3
 _EVALUATIONS, _MOST_BETWEEN = 4, 250
-"""Least number of evaluations of an adapted model after its first step, and most steps from one to the next."""
+"""Least number of evaluations of an adapted model after its first step, the last among them, and most steps from one to
+the next."""
 _COLLAPSED = 0.99
 """Mean cosine of the vectors of different texts; at this value or above, the vectors hardly differ."""
 _HALFWAY = 0.5
@@ -138,7 +139,7 @@ def fitted(
         settings = with_named_teacher(settings, opened)  # its time is a part of each step
         settings = _within_minutes(settings, config.minutes, most, opened)
     if isinstance(config, AdaptConfig):
-        every = min(max(1, settings.steps // _EVALUATIONS), _MOST_BETWEEN)
+        every = min(math.ceil(settings.steps / _EVALUATIONS), _MOST_BETWEEN)
         settings = settings.replace(**_cadences(config, {"evaluation": every, "checkpoints": every}))
     return settings
 

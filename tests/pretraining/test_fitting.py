@@ -158,11 +158,11 @@ def test_minutes_fit_batch_and_steps_to_a_measured_step(adapt, timed, seconds, p
 def test_an_adapted_model_is_evaluated_four_times_unless_the_config_says_when(adapt, tiny_run, monkeypatch):
     """And a run under way keeps its steps between evaluations and checkpoints."""
     published = adapt.replace(evaluation=EvaluationConfig(watch=True), checkpoints=CheckpointConfig())
-    for steps, every in ((3, 1), (90, 22), (5000, 250)):
+    for steps, every in ((3, 1), (90, 23), (5000, 250)):
         config = fitted(published.replace(phases=(SECOND.replace(steps=steps),)))
         assert (config.evaluation.every, config.checkpoints.every) == (every, every) and config.evaluation.watch
     config = fitted(published.set({"evaluation.every": 1000}))
-    assert (config.evaluation.every, config.checkpoints.every) == (1000, 1)
+    assert (config.evaluation.every, config.checkpoints.every) == (1000, 2)
     there = tiny_run.files.pretraining_config
     config = fitting.fitted(published.set({"checkpoints.every": 5}), OpenedModels(), tiny_run)
     assert (config.evaluation.every, config.checkpoints.every) == (there.evaluation.every, 5)
