@@ -169,7 +169,7 @@ def _rows(path: Place, repairs: Counter[str]) -> Iterator[tuple[str, str, str]]:
     for record in task_records(str(path), repairs):
         name, body = (text(record, key, "each line needs the texts _id and text") for key in ("_id", "text"))
         if name in names:
-            raise UsageError(f"{record.place}: the _id {quoted(name)} stands twice; leave out one of the lines")
+            raise UsageError(f"{record.place}: the _id {quoted(name)} occurs twice; leave out one of the lines")
         names.add(name)
         yield name, body, text(record, "title") if "title" in record.values else ""
 

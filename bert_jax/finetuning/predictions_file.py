@@ -46,14 +46,15 @@ def write_predictions(path: Place, predicted: PredictedRows, task: TaskConfig) -
     JSON lines and tables have the row's columns, then the prediction's columns. `.conll` has each word, its other
     columns, and its predicted tag. `.conllu` has CoNLL-U's ten columns, of which `task.label` is predicted. `.json` has
     the answers in the format of SQuAD's official script. Beside it, `.best.json` has the best answers, and
-    `.null_odds.json` the odds of no answer, if there are any. Where the answers are, these two belong to them. Raises
-    UsageError for another suffix, before anything is read, and if there is no row.
+    `.null_odds.json` the odds of no answer, if there are any. The answers are written last, so these two belong to the
+    answers beside them. Raises UsageError for another suffix, before anything is read, and if there is no row.
     """
     check_predictions_file(path, task)
     predicted = iter(predicted)
     if (first := next(predicted, None)) is None:
         raise UsageError(
-            f"there is no row to write predictions of to {path}; give rows (a table's first are its columns' names)"
+            f"there is no row to write predictions of to {path}; give at least one (the first line of a table "
+            "names its columns)"
         )
     predicted = chain([first], predicted)
     if path.suffix == ".json":
@@ -105,14 +106,14 @@ def _write_conll(file: TextIO, predicted: PredictedRows) -> None:
         if row and (
             row[0][:1] in ("", "\ufeff") or row[0] == "-DOCSTART-" or row != [field.strip(" ") for field in row]
         ):
-            raise UsageError(f"{place} has the word {row}, which a .conll can't have; write a .jsonl")
+            raise UsageError(f"{place} has a word with the columns {row}, which a .conll can't hold; write a .jsonl")
         file.write(_tabbed(row, place, "write a .jsonl"))
 
 
 def _write_conllu(file: TextIO, predicted: PredictedRows) -> None:
     for row, place in _word_rows(predicted):
         if row and not all(map(str.strip, row)):
-            raise UsageError(f"{place} has the word {row}, and in CoNLL-U no column is empty; write a .jsonl")
+            raise UsageError(f"{place} has a word with the columns {row}, and in CoNLL-U none is empty; write a .jsonl")
         file.write(_tabbed(row, place, "write a .jsonl"))
 
 
@@ -168,9 +169,9 @@ _WRITERS: dict[str, Callable[[TextIO, PredictedRows], None]] = {
 
 
 def _tabbed(fields: list[str], place: str, remedy: str) -> str:
-    """A line of `fields` separated by tabs. Raises UsageError for a field with a tab or line feed."""
+    """A line of `fields` separated by tabs. Raises UsageError for a field with a tab or line end."""
     if held := next((field for field in fields if set(field) & set("\t\r\n")), None):
-        raise UsageError(f"{place} holds a tab or line feed in {held[:40]!r}, which such a file can't; {remedy}")
+        raise UsageError(f"{place} has a tab or line end in {held[:40]!r}, which this format can't hold; {remedy}")
     return "\t".join(fields) + "\n"
 
 
@@ -206,7 +207,9 @@ def _write_answers(path: Place, predicted: PredictedRows) -> None:
     for number, (record, prediction) in enumerate(predicted):
         key = str(record.values.get("id", number))
         if key in answers:
-            raise UsageError(f"{record.place}: the id {key!r} stands twice, and answers go by it; write a .jsonl")
+            raise UsageError(
+                f"{record.place}: the id {key!r} occurs twice, and answers are named by id; write a .jsonl"
+            )
         answers[key], best[key] = prediction["predicted_answer"], prediction["best"]
         odds[key] = prediction["null_odds"]
     answers_file, best_file, odds_file = _files(path)

@@ -65,8 +65,8 @@ class Predictor:
         config = self.task
         if not source and config.dev_source and is_elsewhere(config.dev_source):
             raise UsageError(
-                f"{Setting('task.dev', config.dev_in_words)} isn't on this machine, and no place elsewhere is read "
-                "because a file of a run names it; give it as source if you trust it"
+                f"{Setting('task.dev', config.dev_in_words)} isn't on this machine, and a run's file may not name a "
+                "place elsewhere; give it as source if you trust it"
             )
         if source:
             written = written or written_as(config, source)

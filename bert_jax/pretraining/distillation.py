@@ -158,8 +158,9 @@ def relation_divergence(
     It is the mean over `heads` relation heads, into which the vectors of both models are divided anew (Wang et al.
     2021, equations 2 to 5).
 
-    The relation of a token is the softmax of the inner products of its vector with the vectors of the tokens of its
-    sequence, divided by the root of a vector's size. `admitted`, [B, #T, T], is True for these tokens.
+    The relation of a token is a softmax over the tokens of its sequence. Its logits are the inner products of the
+    token's vector with theirs, divided by the root of the vectors' size. `admitted`, [B, #T, T], is True for the tokens
+    of the same sequence.
     """
 
     def log_relations(x: Float[Array, "B T H K"]) -> Float[Array, "B R T T"]:

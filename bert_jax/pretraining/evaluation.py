@@ -78,7 +78,8 @@ class HeldOut:
         if config.init and config.evaluation.watch and not config.model.discriminator:
             self._cosine = jax.jit(on_mesh(trainer.mesh, self._objective.mean_cosine))
         counted = data.held_out if split == HELD_OUT else data.train
-        self._bits_a_nat = counted.tokens / counted.characters / math.log(2) if counted.characters else None
+        # The factor from a loss in nats a token to bits a character.
+        self._bits_a_character = counted.tokens / counted.characters / math.log(2) if counted.characters else None
 
         self._several = split == HELD_OUT and len({*languages}) > 1
         self._shares = _shares_of_languages(config, phase, data) if self._several else {}
@@ -136,8 +137,8 @@ class HeldOut:
             tags = _mean(parts_of_tags[""])
             whole |= {name: tags[name] for name in (TAGS.loss, TAGS.accuracy)}
         values = self._with_loss(whole)
-        if self._bits_a_nat and not self._several:
-            values[BITS] = whole[self._objective.token_question.loss] * self._bits_a_nat
+        if self._bits_a_character and not self._several:
+            values[BITS] = whole[self._objective.token_question.loss] * self._bits_a_character
         if self._cosine:
             first = (next(iter(read_ahead(source))) for _, source in self._parts)
             cosines = [self._cosine(params, placed(batch, self._sharding, self._batch_size)) for batch in first]
@@ -177,6 +178,7 @@ class HeldOut:
             own = {name: measured.get(f"{language}/{name}", value) for name, value in measured.items()}
             of_language = self._objective.baseline(_mean(means), own)
             values |= {f"{language}/{name}": value for name, value in of_language.items()}
+            # "random" is the mean over pairs' labels, which counts each sequence once.
             for name, mean in (("sequences", "random"), ("predicted_tokens", self._objective.token_question.loss)):
                 counts[f"{language}/{name}"] = round(sum(float(part[mean].count) for part in means))
         return values, counts
@@ -251,7 +253,7 @@ def evaluate_run(
     evaluated on all documents of that source instead. They are prepared in a temporary directory with the run's
     settings, at the length of the checkpoint's phase.
 
-    `language`: the language of `source`; None: the run's first. `step` and `average`: other parameters (see
+    `language`: the language of `source`; None: the run's first. `step` and `average`: the parameters (see
     `TrainedModel.load`); the result names the steps of an average as `averaged_steps`. `words`: the run's `data.words`,
     to be given with `source` if it is a Python function, because a module that only config.json names isn't imported.
     `dtype`: the type of the matrix products (see `for_inference`). `units`: units of masking; None: the run's.
@@ -308,10 +310,10 @@ def _evaluated_model(
     )
     if trained.tokenizer.vocabulary.pieces != run.files.tokenizer.vocabulary.pieces:
         raise UsageError(
-            f"{run.tokenizer_directory} is another tokenizer than its model was trained with; put that back"
+            f"{run.tokenizer_directory} isn't the tokenizer that its model was trained with; put that one back"
         )
     if "masked_lm" not in trained.shapes and "generator" not in trained.shapes:
-        raise UsageError(f"{run.path} is an encoder without masked-language head; there is nothing to measure")
+        raise UsageError(f"{run.path} is an encoder without a masked-language head; there is nothing to measure")
     return trained, params
 
 
@@ -324,7 +326,7 @@ def _treebanks(config: RunConfig, tokenizer: Tokenizer, source: str | None) -> d
     if source:
         reason = "text has none; without --data the held-out sentences of the treebank are measured"
     elif is_elsewhere(path):
-        reason = f"{path} isn't on this machine, and no place elsewhere is read because a file of a run names it"
+        reason = f"{path} isn't on this machine, and a run's file may not name a place elsewhere"
     else:
         try:
             treebanks = treebanks_of(config, tokenizer)

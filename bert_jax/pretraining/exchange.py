@@ -39,8 +39,8 @@ class Combinations(NamedTuple):
     coefficients: Float[np.ndarray, "V K"]
     """The coefficients of these pieces; 0 in unused columns."""
     random: Bool[np.ndarray, " V"]
-    """Whether the row is drawn at random, with the mean and the variance of the old rows, because nothing is known of
-    the piece."""
+    """Whether the row is drawn at random, with the mean and the variance of the old rows: by the method "random", or
+    because no old piece spells the piece."""
     reading: Reading
     """How many rows begin in which way."""
 
@@ -91,8 +91,8 @@ def combinations(
 
 
 def _pieces_a_word(source: InstanceSource, old: Tokenizer, new: Tokenizer) -> Fact:
-    """The mean number of pieces of a word in both vocabularies, for a sample of the training sequences in the text that
-    `new` decodes. Punctuation divides words and isn't counted, because `new` may have set spaces around it."""
+    """The mean number of pieces of a word in both vocabularies, for a sample of the training sequences, decoded by
+    `new`. Words without a letter or digit aren't counted: a WordPiece decodes punctuation with spaces around it."""
     sample = source.read(np.linspace(0, len(source) - 1, min(_SAMPLED, len(source)), dtype=int).tolist())
     ordinary = sample.ids[~np.isin(sample.ids, new.vocabulary.special_ids)]
     words = Counter(word for word in new.decode(ordinary.tolist()).split() if any(map(str.isalnum, word)))
@@ -100,13 +100,13 @@ def _pieces_a_word(source: InstanceSource, old: Tokenizer, new: Tokenizer) -> Fa
     return Fact(
         name="pieces a word",
         value=f"{of_new:.2f} in place of {of_old:.2f}",
-        known_by="training sequences, without punctuation",
+        known_by="training sequences, without words of punctuation",
     )
 
 
 def _spelled(new: Tokenizer, number: int, old: Tokenizer) -> list[int]:
-    """The ids of the pieces of `old` that spell piece `number` of `new`; [] if `old` doesn't know its characters. (A
-    piece within a word is spelled as a word: only the first of its pieces differs.)"""
+    """The ids of the pieces of `old` that spell piece `number` of `new`; unknown ones are left out. (A piece
+    that continues a word is encoded as if it began one, which changes only the first of its pieces.)"""
     text = new.text_bytes(number).decode("utf-8", "ignore").strip()
     return [piece for piece in old.encode(text) if piece != old.vocabulary.unknown_id]
 

@@ -88,15 +88,15 @@ _SIZES = (
 """Models by the words of the text, the largest first. The passes over the shortest texts were measured ("Passes over a
 small text" in docs/experiments.md); the sizes are initial values."""
 MOST_PASSES = 100
-"""A budget of minutes is filled with at most so many passes. With 56,000 words of text, 300 passes gave a worse model
+"""A budget of minutes is filled with at most this many passes. With 56,000 words of text, 300 passes gave a worse model
 than 100 did."""
 _CHARACTERS_A_WORD, _UNSPACED = 10, 2
-"""Most characters of a word, on average. A text with longer words has no spaces between words, and so many of its
-characters count as a word."""
+"""Largest mean number of characters of a word. A text above it is taken to have no spaces between words, and
+_UNSPACED of its characters count as one word."""
 _PIECES_A_WORD = 1.5
 """Rough number of pieces of a word in a vocabulary that is trained on the text."""
 _PIECES_A_CHARACTER = 3
-"""A vocabulary has at least so many pieces for each character of the text, of which a WordPiece needs up to two."""
+"""A vocabulary has at least this many pieces for each character of the text, of which a WordPiece needs up to two."""
 _WORDS_A_PIECE, _VOCABULARY_SIZES = 100, (2_048, 32_768)
 """Words of text for each piece of a vocabulary that replaces a model's, and its least and most pieces. Initial values,
 to be checked by the suite small_language."""
@@ -145,11 +145,12 @@ def fitted(
 
 
 def _cadences(config: AdaptConfig, every: Mapping[str, int]) -> dict[str, Any]:
-    """The settings of `evaluation` and `checkpoints`, by these names, with `every` so many steps if `config` gives no
-    number."""
+    """The groups of settings that `every` names, with its numbers of steps for those that `config` doesn't give."""
     groups = {name: getattr(config, name) for name in every}
-    given = {name for name, group in groups.items() if "every" in group.model_fields_set}
-    return {name: group if name in given else group.replace(every=every[name]) for name, group in groups.items()}
+    return {
+        name: group if "every" in group.model_fields_set else group.replace(every=every[name])
+        for name, group in groups.items()
+    }
 
 
 def _as_begun(config: FittedConfig, run: RunDirectory) -> dict[str, Any]:
@@ -177,8 +178,8 @@ def _as_begun(config: FittedConfig, run: RunDirectory) -> dict[str, Any]:
 
 
 def _with_steps(phases: Sequence[Phase], there: Sequence[Phase], batches: bool) -> tuple[Phase, ...]:
-    """`phases` with the steps of the phases `there` of the run, as far as it has as many, and with their batch sizes if
-    `batches`."""
+    """`phases`, each with the steps of the phase of the same number in `there`, and with its batch size if `batches`.
+    Phases that `there` lacks are unchanged."""
     fitted_names = ("steps", "batch_size") if batches else ("steps",)
     same = (
         phase.replace(**{name: getattr(before, name) for name in fitted_names})
@@ -228,16 +229,16 @@ def _size_of_exchanged(config: AdaptConfig, phase: Phase, before: ModelConfig, a
     predictions, packed = config.slots(phase.length), config.data.sequences_a_row(phase.length)
     figures = []
     for model in (before, after):
-        words = model.num_word_rows * model.table_size
+        words = three_digits(model.num_word_rows * model.table_size)
         memory = step_memory(
             config.execution, model, mesh, phase, optimizer, predictions=predictions, packed=packed
         ).total
         flops = phase.batch_size * train_flops(model, phase.length, predictions)
         figures.append(
-            f"{three_digits(num_parameters(model))} parameters, of words {three_digits(words)}; a step of "
-            f"{counted(phase.batch_size, 'rows')} {gigabytes(memory)} and {three_digits(flops / 1e9)} GFLOPs"
+            f"{three_digits(num_parameters(model))} parameters ({words} of them in the table of words), "
+            f"{gigabytes(memory)} and {three_digits(flops / 1e9)} GFLOPs a step"
         )
-    return f"the model as it is: {figures[0]}; with the new vocabulary: {figures[1]}"
+    return f"with its own vocabulary the model has {figures[0]}; with the new one {figures[1]}"
 
 
 def _sized(config: ScratchConfig) -> dict[str, Any]:
@@ -350,12 +351,12 @@ def _within_minutes(config: RunConfig, minutes: float, most_rows: float, opened:
     def rows_in(row_seconds: float) -> float:
         return min(minutes * 60 / row_seconds, most_rows)
 
-    batch_size, row_seconds = _batch_in_memory(config, size := expected_vocabulary_size(config, opened))
+    size = expected_vocabulary_size(config, opened)
+    batch_size, row_seconds = _batch_in_memory(config, size)
     largest = _LARGEST_BATCH if batch_size == config.phases[-1].batch_size else batch_size
     while rows_in(row_seconds) >= 2 * batch_size * _WANTED_STEPS and 2 * batch_size <= largest:
-        if (of_larger := _row_seconds_in_memory(config, size, 2 * batch_size)) is None:
-            break
-        if of_larger > _SLOWER * row_seconds:  # as where a larger batch doesn't fit into a CPU's caches
+        of_larger = _row_seconds_in_memory(config, size, 2 * batch_size)
+        if of_larger is None or of_larger > _SLOWER * row_seconds:  # no memory, or it doesn't fit into a CPU's caches
             break
         row_seconds, batch_size = of_larger, 2 * batch_size
     rows, planned = rows_in(row_seconds), sum(phase.steps for phase in config.phases)
@@ -363,12 +364,12 @@ def _within_minutes(config: RunConfig, minutes: float, most_rows: float, opened:
     phases = [
         phase.replace(batch_size=batch_size, steps=count) for phase, count in zip(config.phases, steps, strict=True)
     ]
-    taken = f"{minutes:g} minutes"
-    if (enough := rows * row_seconds / 60) < minutes:
-        taken = f"more passes over so little text don't pay, so {three_digits(enough)} of {minutes:g} minutes"
+    taken, enough = f"{minutes:g} minutes", rows * row_seconds / 60
+    if enough < minutes:
+        taken = f"{three_digits(enough)} of the {minutes:g} minutes, since more passes over so little text don't help"
     say(
-        f"a step of {batch_size} rows takes {row_seconds * batch_size:.3g} s here: {taken} are "
-        f"{' and '.join(f'{count:,}' for count in steps)} steps"
+        f"a step of {batch_size} rows takes {row_seconds * batch_size:.3g} s here; "
+        f"{' and '.join(f'{count:,}' for count in steps)} steps take {taken}"
     )
     return config.replace(phases=tuple(phases))
 
@@ -431,11 +432,12 @@ def harms(config: RunConfig, shares: Sequence[SourceShare]) -> Iterator[str]:
             f"{Setting('optimizer.peak_learning_rate', f'{rate:g}')} is {rate / GENTLE_RATE:.0f} times the rate that "
             f"suits a trained encoder, and can destroy it; about {GENTLE_RATE:g} is gentle"
         )
-    epochs = sum(share.epochs * share.share for share in shares)
+    epochs = max(share.epochs for share in shares)
     if epochs < _FEWEST_EPOCHS:
+        text = "the text" if len(shares) == 1 else "any source, at most"
         yield (
-            f"the training sees {epochs:.1%} of the text: most of it teaches the model nothing; train for longer, or "
-            "give less text"
+            f"the training sees {epochs:.1%} of {text}: most of the text teaches the model nothing; train for longer, "
+            "or give less text"
         )
 
 
@@ -448,8 +450,8 @@ def harm_of(start: Mapping[str, float | None], now: Mapping[str, float], done: f
             f"the vectors of different texts have a mean cosine of {cosine:.3f}, {before:.3f} before: the encoder has "
             "collapsed; give a lower --optimizer.peak-learning-rate or a longer --optimizer.warmup"
         )
-    is_sum = MASKED_TOKENS.loss not in now or TEACHER_LOSS in now
-    name = "loss" if is_sum else MASKED_TOKENS.loss  # ELECTRA's sum rises as its generator learns
+    # The loss of masked tokens where there is one, since ELECTRA's sum of losses rises as its generator learns.
+    name = "loss" if MASKED_TOKENS.loss not in now or TEACHER_LOSS in now else MASKED_TOKENS.loss
     loss = start.get(name)
     if loss is not None and done >= _HALFWAY and now[name] > loss:
         return (

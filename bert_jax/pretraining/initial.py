@@ -68,7 +68,10 @@ def open_initial(config: RunConfig, opened: OpenedModels) -> TrainedModel | None
         return None
     trained = opened.model(config.init)
     if trained.task:
-        say(f"{config.init} was fine-tuned for {trained.task.name}: its encoder goes on, without its head or pooling")
+        say(
+            f"{config.init} was fine-tuned for {trained.task.name}: only its encoder is used, without its head and "
+            "pooling"
+        )
     theirs, ours = (_shaping(model, config) for model in (trained.config, config.model))
     if config.init_layers:
         _check_layers(trained, config)
@@ -88,8 +91,8 @@ def open_initial(config: RunConfig, opened: OpenedModels) -> TrainedModel | None
             f"{Setting(f'model.{name}')} is {theirs[name]} there and {ours[name]} here" for name in differing
         )
         raise UsageError(
-            f"the model of {Setting('init', config.init)} is another one: {differences}. Give its settings, or the "
-            "run itself in place of a config file"
+            f"the model of {Setting('init', config.init)} doesn't fit this config: {differences}; give the settings "
+            "of that model, or its run in place of a config file"
         )
     return trained
 
@@ -105,8 +108,8 @@ def initial_parameters(
     """The parameters of `trained` for a run of `config` with `tokenizer`, which may extend or replace the vocabulary.
 
     `prepared`: the run's text, from which static vectors of an exchanged vocabulary are trained. `keep` receives a
-    reading that says how the rows of an exchanged vocabulary begin. Raises UsageError for another vocabulary that
-    doesn't extend that of `trained`, without `vocabulary.exchange`.
+    reading that says how the rows of an exchanged vocabulary begin. Raises UsageError if the vocabulary of `tokenizer`
+    isn't to replace that of `trained` (`vocabulary.exchange`) and doesn't extend it.
     """
     if not config.vocabulary.exchange:
         check_extension(trained.tokenizer, tokenizer)
@@ -120,7 +123,7 @@ def initial_parameters(
     absent = absent_parts(start.trained.shapes, config.model)
     has_words = "word" in start.trained.shapes["bert"]["embeddings"]
     begins_tied = "masked_lm" in absent and has_words and config.model.table_size == config.model.hidden_size
-    # Other messages describe how these begin, and without pairs nothing is read from what stands on pairs.
+    # Left out below: parts that other messages describe and, without pairs, those that only pairs use.
     named = {
         *(_READ_FROM_PAIRS if drops_segments or config.objective.pair == "none" else ()),
         *(["masked_lm"] if begins_tied else ()),
@@ -198,12 +201,14 @@ def _check_layers(trained: TrainedModel, config: RunConfig) -> None:
         raise UsageError(
             f"{setting}: {config.init} has {there} layers, numbered from 0 to {there - 1}; choose one of them"
         )
-    kinds = ((layer, trained.config.is_global(layer), config.model.is_global(at)) for at, layer in enumerate(layers))
-    if differing := [layer for layer, theirs, ours in kinds if theirs != ours]:
-        raise UsageError(
-            f"{setting}: layer {differing[0]} of {config.init} has local attention where the model has global "
-            f"attention, or the other way round; name layers {trained.config.global_every} apart"
-        )
+    for at, layer in enumerate(layers):
+        if trained.config.is_global(layer) != config.model.is_global(at):
+            kinds = ("global", "local") if trained.config.is_global(layer) else ("local", "global")
+            raise UsageError(
+                f"{setting}: layer {layer} of {config.init} has {kinds[0]} attention, and layer {at} of the model, "
+                f"which begins as it, has {kinds[1]}; in both every layer whose number {trained.config.global_every} "
+                "divides has global attention: name such layers in these places, and others in the other places"
+            )
     old, new = trained.config.generator, config.model.generator
     if "generator" in trained.shapes and old and new and old.num_layers != new.num_layers:
         raise UsageError(

@@ -32,16 +32,14 @@ def static_vectors(text: InstanceSource, vocabulary_size: int) -> Float[np.ndarr
     if text.prepared.train.tokens < FEWEST_TOKENS:
         return None
     counts = _neighbours(text, vocabulary_size)
-    total, of_piece = counts.sum(), np.asarray(counts.sum(axis=1)).ravel()
+    of_piece = np.asarray(counts.sum(axis=1)).ravel()
     of_neighbour = np.maximum(of_piece, 1e-9) ** _SMOOTHING
     cells = counts.tocoo()
     log_ratio = np.log(cells.data * of_neighbour.sum() / (of_piece[cells.row] * of_neighbour[cells.col]))
     positive = log_ratio > 0
-    shape = counts.shape
     information = scipy.sparse.csr_array(
-        (log_ratio[positive].astype(np.float32), (cells.row[positive], cells.col[positive])), shape
+        (log_ratio[positive].astype(np.float32), (cells.row[positive], cells.col[positive])), counts.shape
     )
-    assert total > 0
     rng = np.random.default_rng(0)
     width = min(_WIDTH + _EXTRA, vocabulary_size)
     basis = rng.standard_normal((vocabulary_size, width), dtype=np.float32)

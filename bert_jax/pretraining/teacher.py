@@ -25,10 +25,11 @@ def open_teacher(config: RunConfig, opened: OpenedModels) -> TrainedModel | None
     setting, learned, model = Setting("teacher", config.teacher), config.distillation, trained.config
     if model.one_sided:
         raise UsageError(f"{setting}: {model.one_sided} a token, and a teacher must see both sides; choose another")
-    if model.class_token != config.model.class_token or model.has_query_stream and learned.kind == "predictions":
+    if model.class_token != config.model.class_token or (model.has_query_stream and learned.kind == "predictions"):
         raise UsageError(
-            f"{setting} predicts by another form of a row ({Setting('model.class_token', model.class_token)}, "
-            f"{Setting('model.positions', model.positions)}); choose a teacher that predicts masked tokens as BERT does"
+            f"{setting} doesn't arrange or predict the tokens of a row as BERT does "
+            f"({Setting('model.class_token', model.class_token)}, {Setting('model.positions', model.positions)}); "
+            "choose another teacher"
         )
     if learned.kind == "predictions" and "masked_lm" not in trained.shapes:
         raise UsageError(

@@ -155,7 +155,8 @@ class InputFile(NamedTuple):
         """Yields the numbered lines, decompressed; an over-long line comes in several parts.
 
         A byte-order mark is removed and counted. Raises UsageError if the file is damaged, has the first bytes of
-        another format or encoding, contains a NUL byte, or decompresses to more than EXPANSION allows.
+        another format or encoding, contains a NUL byte, ends its lines in CR alone, or decompresses to more than
+        EXPANSION allows.
         """
         path, raw = self.path, self.raw
         content = decompressed(path, raw)
@@ -168,6 +169,7 @@ class InputFile(NamedTuple):
                     check_expansion(path, "it unpacks to", size, raw.tell())
                     next_check_size = size + limits.LINE_BYTES
                 _check_nuls(path, number, part)
+                _check_line_ends(path, number, part)
                 if number == 1 and part.startswith(codecs.BOM_UTF8):
                     self.progress.repairs["byte-order marks taken off"] += 1
                     part = part.removeprefix(codecs.BOM_UTF8)
@@ -247,4 +249,13 @@ def _check_nuls(path: Place, number: int, part: bytes) -> None:
             remedy = f"the file is UTF-16 without a mark; convert it: {convert} > NEW"
         raise UsageError(
             f"{path}, line {number:,}: byte {part.index(0) + 1:,} is NUL, which text doesn't have: {remedy}"
+        )
+
+
+def _check_line_ends(path: Place, number: int, part: bytes) -> None:
+    """Raises UsageError if the file's first part, without a line feed, has carriage returns within it."""
+    if number == 1 and not part.endswith(b"\n") and b"\r" in part.strip(b"\r"):
+        convert = command_line("tr", "\\r", "\\n")
+        raise UsageError(
+            f"{path}: lines end in CR alone, as those of old programs; convert them: {convert} < FILE > NEW"
         )

@@ -12,7 +12,7 @@ from bert_jax.records.decoded_lines import InputFile, decoded_lines
 from bert_jax.records.record import Record, RowFormat, check_names
 from bert_jax.records.record_files import EMPTY_LINES
 from bert_jax.system.bucket import Place
-from bert_jax.system.errors import Setting, UsageError, command_line, listed
+from bert_jax.system.errors import Setting, UsageError, listed
 from bert_jax.system.progress import say
 
 _SEPARATORS = ",;\t|"
@@ -152,10 +152,9 @@ def _csv_rows(path: Place, lines: Iterable[str], separator: str) -> Iterator[_Ro
             begin, size = reader.line_num + 1, 0
     except csv.Error as error:
         if str(error).startswith("new-line character"):
-            convert = command_line("tr", "\\r", "\\n")
             raise UsageError(
-                f"{path}, line {begin}: lines end in CR alone, as those of old programs; convert them: {convert} < "
-                "FILE > NEW"
+                f"{path}, line {begin}: a row begins here that has a carriage return outside quotes; quote its field, "
+                "or take the character out"
             ) from None
         raise UsageError(
             f"{path}, line {begin}: a row begins here that is not CSV ({error}); mend its quotes, or set "

@@ -24,7 +24,7 @@ from bert_jax.system.errors import RunError, UsageError
 from bert_jax.system.progress import warn
 
 _LOOKS = 20
-"""Maximum number of times that a checkpoint is chosen again because a training has deleted it."""
+"""Maximum number of times that a checkpoint is chosen and read, since a training may delete it meanwhile."""
 
 Read = TypeVar("Read")
 
@@ -54,7 +54,7 @@ def raising_if_deleted(path: Place) -> Iterator[None]:
 
 def retrying_if_deleted(read: Callable[[], Read]) -> Read:
     """The result of `read`, a function that chooses a checkpoint and reads it. After CheckpointGone it is called again,
-    _LOOKS times at most."""
+    _LOOKS times in all at most."""
     for _ in range(_LOOKS - 1):
         with contextlib.suppress(CheckpointGone):
             return read()
@@ -173,10 +173,12 @@ def best_first(manifests: Mapping[Place, Manifest | None], criterion: Literal["s
     equal ones the earliest comes first. A copy of a checkpoint under another step is left out."""
     values: dict[Place, float] = {}
     for path, manifest in manifests.items():
-        evaluation = (manifest and manifest.evaluation) or {}
-        loss = evaluation.get("loss") if criterion == "any" else None
-        score = evaluation.get("score")
-        value = score if score is not None else loss and -loss
-        if manifest and value is not None and path.name == checkpoint_path(path.parent, manifest.step).name:
+        if manifest is None or path.name != checkpoint_path(path.parent, manifest.step).name:
+            continue
+        evaluation = manifest.evaluation or {}
+        value, loss = evaluation.get("score"), evaluation.get("loss")
+        if value is None and criterion == "any" and loss is not None:
+            value = -loss
+        if value is not None:
             values[path] = value
     return sorted(values, key=lambda path: -values[path])

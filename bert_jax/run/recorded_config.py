@@ -57,8 +57,8 @@ def check_recorded_places(config: TrainingConfig, run: Place, names: Iterable[st
         for place in places:
             if is_elsewhere(place, is_model=name in ("init", "teacher")):
                 raise UsageError(
-                    f"{run / 'config.json'} names {place}, which isn't on this machine, and no place elsewhere is read "
-                    f"because a file of a run names it; if you trust it, add {Setting(name, command_line(*places))}"
+                    f"{run / 'config.json'} names {place}, which isn't on this machine, and a run's file may not "
+                    f"name a place elsewhere; if you trust it, add {Setting(name, command_line(*places))}"
                 )
         if places and places != DataConfig().source:
             say(f"{name} is {' '.join(places)}, as recorded in {run / 'config.json'}")

@@ -151,11 +151,14 @@ def behind_words(
     if best is None or score > known[best]:
         return ""
     texts, cut = cut_texts.get("texts", 0), cut_texts.get("cut", 0)
-    advice = "More pairs, more epochs (--task.epochs) or larger batches (--task.batch-size) may help." * trained
+    advice = remedy = ""
+    if trained:
+        advice = "More pairs, more epochs (--task.epochs) or larger batches (--task.batch-size) may help."
+        remedy = ": raise --task.max-length first, or give shorter texts"
     if cut > MANY_CUT * texts:
         advice = (
             f"{cut:,.0f} of {texts:,.0f} texts were cut to {cut_texts.get('pieces', 0):.0f} pieces, and {best} reads "
-            f"them whole{': raise --task.max-length first, or give shorter texts' * trained}."
+            f"them whole{remedy}."
         )
     return (
         f"{best}, which compares words alone, has {metric} {score_text(known[best])}; the model has "

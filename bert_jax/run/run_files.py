@@ -139,7 +139,8 @@ class RunFiles:
 
     @cached_property
     def _value(self) -> JsonObject:
-        self.manifest  # noqa: B018  read first: a training takes config.json off the list before it replaces it
+        # Read first, because a training takes config.json off the manifest before it replaces the file.
+        self.manifest  # noqa: B018
         try:
             value = parse_object(self.content(self.config_file))
         except (FileNotFoundError, NotADirectoryError):
@@ -148,7 +149,7 @@ class RunFiles:
             raise self._damaged_config(getattr(error, "strerror", None) or str(error)) from None
         if "schema_version" not in value:
             raise UsageError(
-                f"{self.path} is no run, its config.json is another program's; make a run of it with bert-jax import"
+                f"{self.path} is no run: another program wrote its config.json; make a run of it with bert-jax import"
             )
         if value["schema_version"] != SCHEMA_VERSION:
             raise UsageError(

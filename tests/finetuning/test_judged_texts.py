@@ -196,7 +196,7 @@ def test_another_content_changes_the_hash_of_the_rows(folder, file, before, afte
         ("corpus.jsonl", ["{"], "corpus.jsonl, line 1 is not JSON that can be read"),
         ("corpus.jsonl", [{"id": "a", "text": "b"}], "no column '_id': there is 'id', 'text'; each line needs"),
         ("corpus.jsonl", [{"_id": "a", "text": ["b"]}], "line 1: 'text' is an array and not a text"),
-        ("corpus.jsonl", [{"_id": "a", "text": "b"}] * 2, "line 2: the _id 'a' stands twice"),
+        ("corpus.jsonl", [{"_id": "a", "text": "b"}] * 2, "line 2: the _id 'a' occurs twice"),
         ("queries.jsonl", [{"_id": "z", "text": "b"}], "test.tsv has no grade above 0 for a query of queries.jsonl"),
         ("qrels/test.tsv", ["q1\td1\t0", "q2\tgone\t1"], "test.tsv has no grade above 0"),
         ("qrels/test.tsv", ["query\tid", "q1\td1"], "test.tsv, line 1 is 'query\\tid'; expected the columns query-id,"),

@@ -114,7 +114,7 @@ def test_rows_without_words_are_left_out_of_conll_and_counted(tmp_path, capsys):
 @pytest.mark.parametrize("words", [["a", " "], ["-DOCSTART-"], [" a"], ["a\nb"]])
 def test_words_that_would_be_read_otherwise_are_refused_in_conll(tmp_path, words):
     row, said = Record("in, line 1", {"words": words}), {"predicted_tags": ["O"] * len(words)}
-    fault = "holds a tab or line feed" if words == ["a\nb"] else "has the word .*, which a .conll can't have"
+    fault = "has a tab or line end" if words == ["a\nb"] else "a word with the columns .*, which a .conll can't hold"
     with pytest.raises(UsageError, match=f"in, line 1 {fault}.*; write a .jsonl"):
         write_predictions(tmp_path / "out.conll", [(row, said)], task("tags"))
 
@@ -193,9 +193,9 @@ def test_a_kill_leaves_no_answers_beside_files_of_others(tmp_path, monkeypatch, 
     [
         ("out.txt", "class", ROWS, "out.txt: predictions of kind class are written to .jsonl, .csv, .tsv; name it so"),
         ("out.json", "tags", ROWS, "written to .jsonl, .csv, .tsv, .conll"),
-        ("out.tsv", "class", [Record("in, line 2", {"text": "a\tb"})], "in, line 2 holds a tab or line feed in 'a"),
+        ("out.tsv", "class", [Record("in, line 2", {"text": "a\tb"})], "in, line 2 has a tab or line end in 'a"),
         ("out.csv", "class", [*ROWS, Record("in, line 9", {"more": 1})], "line 9 has columns that the first row lacks"),
-        ("out.json", "span", [ROWS[0], ROWS[0]], "in, line 2: the id '2' stands twice"),
+        ("out.json", "span", [ROWS[0], ROWS[0]], "in, line 2: the id '2' occurs twice"),
         ("out.csv", "class", [Record("in, line 2", {"probability_no": "9"})], "has a column 'probability_no', and one"),
         ("out.jsonl", "class", [Record("in, line 2", {"predicted_label": "x"})], "has a column 'predicted_label', and"),
         ("out.jsonl", "class", [], "there is no row to write predictions of"),

@@ -174,7 +174,8 @@ def test_a_new_vocabulary_is_shown_with_what_the_model_needs_before_and_after(ad
     for given, pieces in ({"vocabulary.size": 90}, 90), ({"vocabulary.file": str(file)}, 31):
         fitted(adapt.set(given))
         said = " ".join(capsys.readouterr().err.split())
-        assert "of words 4,800; a step of 8 rows" in said and f"of words {pieces * 32:,}; a step of 8 rows" in said
+        assert "parameters (4,800 of them in the table of words), " in said and "GFLOPs a step; with the new" in said
+        assert f"parameters ({pieces * 32:,} of them in the table of words)" in said
 
 
 def test_a_model_that_is_the_teacher_too_is_opened_once_and_the_measured_step_has_it(adapt, tmp_path, monkeypatch):
@@ -297,7 +298,7 @@ def test_few_words_are_seen_often_and_no_budget_of_minutes_more_than_a_hundred_t
     assert passes(minutes=0.1) == pytest.approx(6000 * 64 / 18_000, rel=0.01)
     assert passes(minutes=60) == pytest.approx(100, rel=0.05)
     said = " ".join(capsys.readouterr().err.split())
-    assert "more passes over so little text don't pay, so 0.469 of 60 minutes are" in said
+    assert "steps take 0.469 of the 60 minutes, since more passes over so little text don't help" in said
     assert passes(minutes=60, passes=20.0) == pytest.approx(20, rel=0.05)
 
 

@@ -102,7 +102,7 @@ def test_evaluate_says_why_tags_are_not_measured(run, treebank, monkeypatch, cap
     finally:
         treebank.write_bytes(content)
     monkeypatch.setattr(evaluation, "is_elsewhere", lambda place: True)
-    assert f"{treebank} isn't on this machine, and no place elsewhere is read" in said()
+    assert f"{treebank} isn't on this machine, and a run's file may not name" in said()
 
 
 def test_text_of_evaluate_has_no_tags_and_a_line_says_so(run, corpus, capsys):

@@ -58,7 +58,6 @@ def test_rows_of_all_formats_have_named_values_and_places(tmp_path, pack, end):
         ("a.csv", 'text,label\n"one\ntwo",1\n', {}, [{"text": "one\ntwo", "label": "1"}]),
         ("a.tsv", f'text\tlabel\n"{"a" * 140_000}\nb"\t1\n', {}, [{"text": "a" * 140_000 + "\nb", "label": "1"}]),
         ("a.csv", f"text,label\n{'x' * 200_000},1\n", {}, [{"text": "x" * 200_000, "label": "1"}]),
-        ("a.tsv", '"text"\t"label"\r"a"\t"1"\r', {}, []),  # lines that end with a carriage return alone
         # Fields without text make a row.
         ("a.tsv", "text\tlabel\n\t\nx\t1\n", {}, [{"text": "", "label": ""}, {"text": "x", "label": "1"}]),
         ("a.csv", 'text\nx\n""\n', {}, [{"text": "x"}, {"text": ""}]),
@@ -227,6 +226,8 @@ def test_a_byte_order_mark_is_taken_off_and_counted(tmp_path, name, content):
         ("a.csv", "text,text\nx,1\n", "names the column 'text' twice"),
         ("a.csv", 'text,label\nx,1\n"open,0\nmore\n', "line 3: a row begins here that is not CSV"),
         ("a.csv", "text,label\ra,1\r", "lines end in CR alone, as those of old programs; convert them: tr"),
+        ("a.csv", "text,label\na\rb,1\n", "line 2: a row begins here that has a carriage return outside quotes"),
+        ("a.conll", "a\tO\rb\tO\r", "lines end in CR alone, as those of old programs; convert them: tr"),
         ("a.tsv", "text\tlabel\nx\t1\n".encode("utf-16"), "is UTF-16 text; convert it: iconv -f UTF-16 -t UTF-8"),
         ("a.tsv", b"text\tlabel\nx\xff\t1\n", "line 2: byte 2 is not UTF-8"),
         ("a.conll", "a\tO\nb\n", "line 2 has 1 column ('b') and should have 2: 'words', 'tags'; mend it"),

@@ -55,8 +55,8 @@ UNADAPTED_UP_TO = 1e15
 two cores. Three languages were measured with budgets of up to about 1e14, ten minutes of a core for each approach
 (MEASURED); larger ones were not."""
 MEASURED = (
-    "multilingual-e5-small as it is tagged 92.9% of the words right in Maltese, 86.9% in Uyghur and 94.3% in Ancient "
-    "Greek, and 92.0%, 86.9% and 93.4% after minutes of adaptation"
+    "without adaptation multilingual-e5-small tagged 92.9% of the words right in Maltese, 86.9% in Uyghur and 94.3% in "
+    "Ancient Greek; after minutes of adaptation 92.0%, 86.9% and 93.4%"
 )
 """What the order for small budgets rests on (docs/experiments.md, "Approaches for a small language")."""
 _TAGGING_RATE = "3e-4"
@@ -143,7 +143,7 @@ class _Suitability(NamedTuple):
     merges: bool
     """Whether its tokenizer doesn't tell letters of the text apart."""
     vocabulary: str
-    """Its pieces a word, in words."""
+    """A text with its pieces a word."""
     knowledge: str
     """What it knows, and which letters it doesn't tell apart, in words with the figures."""
 
@@ -158,18 +158,18 @@ class ApproachFinder:
 
     def __init__(self, documents: Sequence[Document], words: int, language: str | None, config: RunConfig):
         """`documents`: a sample. `words`: the number of words of the whole text. `language`: its code if it is known.
-        `config`: the settings of the text. Its vocabulary isn't used: that of the text is trained with the settings of
-        the config scratch_small, which the printed commands use."""
+        `config`: the settings of the text. Its vocabulary isn't used: one is trained on the text with the settings of
+        the config scratch_small, since the printed commands use that config."""
         say("Comparing the approaches for the text")
         config = config.replace(vocabulary=load_config(_SCRATCH, ScratchConfig).vocabulary)
-        self._number, self._language, self._config = words, language, config
+        self._num_words, self._language, self._config = words, language, config
         characters = sum(len(line) for document in documents for line in document)
         judged = documents[:: max(math.ceil(characters / _JUDGED_CHARACTERS), 1)]
         self._lines = [plain(line) for document in judged for line in document]
         self._words = Counter(word for line in self._lines for word in line.split())
         self._script = next(iter(letters_by_script("".join(self._words)).most_common(1)), ("", 0))[0]
         tokenizer = trained_tokenizer(documents, config, pieces_of_words(words))
-        self._size, self._best = len(tokenizer.vocabulary), word_splits(tokenizer, self._words).pieces_a_word
+        self._size, self._pieces_a_word = len(tokenizer.vocabulary), word_splits(tokenizer, self._words).pieces_a_word
         self._vocabulary = ("--vocabulary.size", self._size)
 
     def approaches(
@@ -208,12 +208,12 @@ class ApproachFinder:
 
     def _from_scratch(self, tags: str | None) -> Iterator[_Candidate]:
         scratch = load_config(_SCRATCH, ScratchConfig)
-        shape = scratch.model.replace(**shape_of_words(self._number).settings, vocabulary_size=self._size)
+        shape = scratch.model.replace(**shape_of_words(self._num_words).settings, vocabulary_size=self._size)
         words, description = (
             ("pretrain", _SCRATCH, *self._vocabulary),
             f"from scratch with a vocabulary of {self._size:,} pieces",
         )
-        reason = f"{self._best:.2f} pieces a word; {self._number:,} words of text"
+        reason = f"{self._pieces_a_word:.2f} pieces a word; {self._num_words:,} words of text"
         if tags:
             learned, flags = f"{reason}; it learns the tags of {tags}, too", (*words, "--objective.tags", tags)
             yield _Candidate((_FROM_SCRATCH, 0), f"{description} and tags", learned, shape, flags)
@@ -224,7 +224,7 @@ class ApproachFinder:
         it with its own vocabulary; adapt it with one of the text."""
         suited = self._suitability(trained)
         fits = suited.fits(budget)
-        group, order = _group(suited, budget, self._number), _ORDERS[budget.is_small, fits]
+        group, order = _group(suited, budget, self._num_words), _ORDERS[budget.is_small, fits]
         own = suited.vocabulary if suited.writes else _NOT_WRITTEN
         among_models = (list(ADAPTED_UP_TO).index(suited.knows), suited.times)
         start = ("pretrain", _ADAPT, "--init", name)
@@ -247,11 +247,11 @@ class ApproachFinder:
             name,
             suited.knowledge,
         )
-        in_place_of = f" in place of {suited.times * self._best:.2f}" if suited.writes else ""
+        in_place_of = f" in place of {suited.times * self._pieces_a_word:.2f}" if suited.writes else ""
         yield _Candidate(
             (group, *among_models, order.index(_OF_TEXT)),
             f"adapt {name} with a vocabulary of {self._size:,} pieces, trained on the text",
-            f"{self._best:.2f} pieces a word{in_place_of}",
+            f"{self._pieces_a_word:.2f} pieces a word{in_place_of}",
             trained.config.replace(vocabulary_size=self._size, word_rows=None),
             (*start, *self._vocabulary),
             name,
@@ -267,7 +267,7 @@ class ApproachFinder:
         has_script = of_script >= FEWEST_SCRIPT_PIECES
         is_included, inclusion = self._inclusion(trained, splits.whole)
         knows = "neither" if not has_script else "language" if is_included else "script"
-        times, merged = splits.pieces_a_word / self._best, merged_letters(self._lines, tokenizer.cleaned)
+        times, merged = splits.pieces_a_word / self._pieces_a_word, merged_letters(self._lines, tokenizer.cleaned)
         return _Suitability(
             knows=knows,
             times=times,
@@ -277,7 +277,7 @@ class ApproachFinder:
             knowledge=(
                 f"it knows {_KNOWN[knows]} ({of_script:,} of its {len(pieces):,} pieces in {self._script.title()}; "
                 f"{inclusion}); {splits.unknown:.1%} of the characters unknown to its vocabulary"
-                f"{merged and f'; {merged}' or ''}"
+                f"{f'; {merged}' if merged else ''}"
             ),
         )
 
@@ -290,7 +290,7 @@ class ApproachFinder:
             name = language_name(self._language)
             is_included = any(are_same_language(code, self._language) for code in codes) if codes else is_included
         if not (codes and self._language):
-            known = f"at least {FEWEST_WHOLE:.0%} in a language that a model knows"
+            known = f"a language counts as known from {FEWEST_WHOLE:.0%} on"
             known_by = f"by an estimate: {whole:.0%} of the words are one piece, and {known}"
         return is_included, f"{name} is {'' if is_included else 'not '}among its languages, {known_by}"
 
@@ -320,7 +320,7 @@ def _of_unadapted(fits: bool, budget: _Budget) -> str:
     limit = f"about {three_digits(budget.unadapted)} minutes of pretraining on this machine"
     if not fits:
         return "its vocabulary doesn't fit the text"
-    return f"best for budgets up to {limit}{'' if budget.is_small else '; of longer ones nothing was measured'}"
+    return f"best for budgets up to {limit}{'' if budget.is_small else '; larger ones were not measured'}"
 
 
 def _rows(tags: str | None) -> tuple[object, ...]:

@@ -35,7 +35,7 @@ from bert_jax.training.estimate import Estimate, training_times
 
 _TOKENS_A_PARAMETER, _TIMES_IN_ENCODERS = 20, (10, 100)
 """Training tokens for each parameter of the compute-optimal model: their number in causal models (Hoffmann et al.
-2022), and by which factors, from least to most, encoders have more (Dervishi et al. 2025)."""
+2022), and the least and the largest factor by which encoders have more (Dervishi et al. 2025)."""
 _MOST_EPOCHS_OF_CAUSAL, _HALF_WORTH = 40, 15.39
 """The epochs after which more repetition adds nothing, and the constant R* by which the worth of repeated tokens fades,
 both of causal models (Muennighoff et al. 2023)."""
@@ -81,7 +81,7 @@ class Training(Figures):
     """The training that the config describes, on this text."""
 
     parameters: int
-    text_parameters: Annotated[tuple[int, int], figures.Unit(_from_to), "parameters that the text can feed"]
+    text_parameters: Annotated[tuple[int, int], figures.Unit(_from_to), "parameters that the text suffices for"]
     """The least and the most parameters of the compute-optimal model, if the text alone limits the compute: its tokens
     count as often as repeating them still helps."""
     text_parameters_basis: Annotated[str, "by"]
@@ -191,8 +191,8 @@ def _diagnosed(config: RunConfig, opened: OpenedModels) -> tuple[Diagnosis | Mix
 
 
 def _language(source: SourceDiagnosis) -> str | None:
-    """The declared language if it can't be identified, since its text is taken for another language; otherwise that of
-    more than half of a source's text; None if none is found."""
+    """The language of a source: the declared one if that can't be identified, since its text is taken for another
+    language; otherwise the one identified in more than half of the text, or None."""
     declared = source.text.language
     if not is_identifiable(declared):
         return declared
@@ -307,7 +307,7 @@ def _tokens_a_parameter(config: RunConfig) -> tuple[tuple[int, int], str]:
     if not config.objective.chooses_units:
         return (_TOKENS_A_PARAMETER, _TOKENS_A_PARAMETER), causal
     low, high = _TIMES_IN_ENCODERS
-    basis = f"{causal}, {low} to {high} times as many in encoders (Dervishi et al. 2025)"
+    basis = f"{causal}, up to {high} times as many in encoders (Dervishi et al. 2025: {low} to {high} times)"
     return (_TOKENS_A_PARAMETER, high * _TOKENS_A_PARAMETER), basis
 
 

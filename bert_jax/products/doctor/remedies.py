@@ -83,7 +83,9 @@ def _languages(diagnosis: SourceDiagnosis, config: RunConfig) -> Iterator[Change
         return
     known = [share for share in diagnosis.languages if share.name not in (UNSURE, UNDETERMINED)]
     if (named := sum(share.share for share in known)) < 0.5:
-        reason = f"{1 - named:.1%} of the text is in no language that is known here, and {language_name(declared)} is"
+        reason = (
+            f"{1 - named:.1%} of the text is in no language that can be identified, and {language_name(declared)} can"
+        )
         yield Change(reason=reason, change="--data.language with the code of the text's own language")
     if known and not are_same_language(known[0].name, declared) and known[0].share > 0.5:
         most = known[0]
@@ -117,14 +119,11 @@ def _of_fault(fault: Fault, diagnosis: SourceDiagnosis, config: RunConfig) -> It
         least = "" if diagnosis.whole else "at least "
         if not config.data.deduplicate and (fault.share or 0) >= _MOST_FAULTY * diagnosis.text.sample_share:
             reason = f"{least}{fault.share:.2%} of the documents are copies, {like}"
-            change = "--data.deduplicate exact, or near, which finds similar ones, too"
+            change = "--data.deduplicate exact (or near, which finds similar documents, too)"
             yield Change(reason=reason, change=change)
-    elif (fault.share or 0) < _MOST_FAULTY:
-        return
-    elif fault.fault in _OF_FAULT:
-        yield Change(
-            reason=f"{fault.fault} in {fault.share:.1%} of the documents, {like}", change=_OF_FAULT[fault.fault]
-        )
+    elif fault.fault in _OF_FAULT and (fault.share or 0) >= _MOST_FAULTY:
+        reason = f"{fault.fault} in {fault.share:.1%} of the documents, {like}"
+        yield Change(reason=reason, change=_OF_FAULT[fault.fault])
 
 
 def _of_vocabulary(diagnosis: SourceDiagnosis, config: RunConfig) -> Iterator[Change]:
@@ -173,7 +172,7 @@ def _of_training(training: Training, config: RunConfig, follows_text: bool) -> I
     # A model that goes on has learned from other text, too.
     if training.parameters > most and not (config.init or follows_text):
         name = next((name for name, size in _SIZES.items() if size <= most), None)
-        reason = f"the text feeds at most {most / 1e6:,.3g}M parameters, and the model has "
+        reason = f"the text suffices for at most {most / 1e6:,.3g}M parameters, and the model has "
         change = "give more text, or take a smaller model: "
         change += f"bert-jax pretrain {name}" if name else "--model.num-layers, --model.hidden-size"
         yield Change(reason=f"{reason}{training.parameters / 1e6:,.3g}M", change=change)

@@ -42,7 +42,7 @@ class KeptFigures(Sealed):
 
 
 class Job(NamedTuple):
-    """A model that is pretrained, or measured on a task."""
+    """A pretraining, a fine-tuning or a measurement of a suite."""
 
     model: str
     task: str
@@ -56,7 +56,7 @@ class Job(NamedTuple):
     finished: dict[Path, JsonObject]
     """The figures, by `path`, of the suite's finished jobs whose files were verified."""
     needs: "Job | None" = None
-    """The pretraining of its model."""
+    """The job that must be finished before this one; None if there is none."""
     parts: tuple[str, ...] = ("results.json", *_MODEL)
     """The files and folders of a run that hold its results, or that other jobs use."""
 
@@ -98,7 +98,7 @@ class Job(NamedTuple):
         except (OSError, ValueError, UsageError) as error:
             return self.file, getattr(error, "strerror", None) or str(error)
         if written.job != self._name:
-            return self.file, f"it is of {written.job}"
+            return self.file, f"it belongs to {written.job}"
         for name, content in written.parts.items():
             # The checkpoints of a fine-tuning are deleted if another setting is the best.
             is_deleted = name == "checkpoints" and self.task != PRETRAINING and not (self.path / name).exists()
@@ -114,7 +114,7 @@ class Job(NamedTuple):
         if found := self.damage():
             for place in filter(os.path.lexists, {found[0], self.file}):
                 _set_aside(place)
-            say(f"{found[0]}: {found[1]}; it is measured again, and what was there is damaged-{found[0].name}")
+            say(f"{found[0]}: {found[1]}; the job is done again, and what was there is now damaged-{found[0].name}")
         self.finished.pop(self.path, None)
         for folder in (self.file.parent, self.path.parent):
             try:
@@ -179,9 +179,13 @@ def model_hash(place: Place) -> str:
 def source_hash(source: str, is_text: bool = False) -> str:
     """Content hash of rows, of judged texts (`beir:FOLDER`) or of text; "" if they aren't on this machine."""
     try:
-        if is_text or source.startswith("tfds:"):
-            return (open_source(resolved_source(source)) if is_text else open_rows(source)).content_hash
-        return content_hash(place_of(source.removeprefix("beir:").partition("#")[0] if is_judged(source) else source))
+        if is_text:
+            return open_source(resolved_source(source)).content_hash
+        if source.startswith("tfds:"):
+            return open_rows(source).content_hash
+        if is_judged(source):
+            source = source.removeprefix("beir:").partition("#")[0]
+        return content_hash(place_of(source))
     except UsageError:
         return ""
 

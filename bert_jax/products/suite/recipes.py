@@ -38,7 +38,7 @@ class RecipeWork:
             return
         from bert_jax.products.suite import measuring
 
-        if self._shares and not self._preparation.done:
+        if self._shares_vocabulary and not self._preparation.done:
             self._preparation.finish()
         budget = self._suite.tables.budget
         if budget and budget.seconds and (missing := [job.model for job in self._steps_measured() if not job.done]):
@@ -50,20 +50,21 @@ class RecipeWork:
 
     def config(self, model: SuiteModel) -> RunConfig:
         assert model.recipe and self._first.recipe, f"{model.name} is a recipe"
-        return model.recipe.replace(vocabulary=self._first.recipe.vocabulary) if self._shares else model.recipe
+        return (
+            model.recipe.replace(vocabulary=self._first.recipe.vocabulary) if self._shares_vocabulary else model.recipe
+        )
 
     @property
-    def _shares(self) -> bool:
+    def _shares_vocabulary(self) -> bool:
         """Whether all recipes have one vocabulary."""
         return self._suite.tables.vocabulary == "shared"
 
     def pretraining(self, model: SuiteModel, seed: int) -> Job:
         budget = self._suite.tables.budget
         at_once = self._processes.at_once if budget and budget.seconds else None
-        shared = self._first.name if self._shares else None
-        used, names = list[Any](), filter(None, (model.name, model.begin, shared))
-        for name in names:
-            used.append((all_settings(self._recipes[name].recipe), self._inputs_hash(name)))
+        shared = self._first.name if self._shares_vocabulary else None
+        names = filter(None, (model.name, model.begin, shared))
+        used = [(all_settings(self._recipes[name].recipe), self._inputs_hash(name)) for name in names]
         seconds = [self.step_seconds().get(name) for name in filter(None, (model.name, model.begin))]
         run = place_below(
             self._workdir, "models", f"{model.name}-{seed}", used, all_settings(budget), at_once, seconds, seed
@@ -82,8 +83,8 @@ class RecipeWork:
             sequences, left = 0, None
             for path, config in trained:
                 if left is None and (step := plateau(path)):
-                    left = sequences + _sequences(config, step)
-                sequences += _sequences(config, run_figures(path)["steps"])
+                    left = sequences + _sequences_seen(config, step)
+                sequences += _sequences_seen(config, run_figures(path)["steps"])
             return run_figures(run) | {"sequences": sequences, "plateau": left}
 
         return Job(model.name, PRETRAINING, {}, seed, run, work, self.finished)
@@ -92,11 +93,11 @@ class RecipeWork:
         from bert_jax.products.suite.measuring import held_out_figures
 
         needs, name = self.pretraining(model, seed), f"{model.name}-{task.units}-{seed}"
-        shaped_by = (str(needs.path), needs.measured, str(self._sequences), task.units)
+        shaped_by = (str(needs.path), needs.measured, str(self._shared_directory), task.units)
         path = place_below(self._workdir, "held-out", name, *shaped_by, ending=".json")
 
         def measure() -> JsonObject:
-            figures = self._processes.call(held_out_figures, needs.path, self._sequences, task.units)
+            figures = self._processes.call(held_out_figures, needs.path, self._shared_directory, task.units)
             return task.scored(figures)
 
         return Job(model.name, task.name, {}, seed, path, measure, self.finished, needs)
@@ -143,7 +144,7 @@ class RecipeWork:
     @property
     def _preparation(self) -> Job:
         """The preparation of the first recipe's sequences and of the vocabulary of all."""
-        seed, path = self._suite.tables.seeds[0], self._sequences
+        seed, path = self._suite.tables.seeds[0], self._shared_directory
 
         def work() -> JsonObject:
             from bert_jax.products.suite.measuring import prepare_sequences
@@ -172,7 +173,7 @@ class RecipeWork:
         return next(iter(self._recipes.values()))
 
     @property
-    def _sequences(self) -> Path:
+    def _shared_directory(self) -> Path:
         """The directory of the first recipe's prepared sequences and of the vocabulary of all."""
         name = self._first.name
         shaped_by = all_settings(self._first.recipe), self._inputs_hash(name), self._suite.tables.seeds[0]
@@ -184,8 +185,8 @@ class RecipeWork:
 
         config = self.config(model)
         values: dict[str, Any] = {"seed": seed}
-        if self._shares:
-            values |= {"vocabulary.file": str(saved_vocabulary(self._sequences / "tokenizer"))}
+        if self._shares_vocabulary:
+            values |= {"vocabulary.file": str(saved_vocabulary(self._shared_directory / "tokenizer"))}
         values |= {"init": str(begin)} if begin else {}
         if planned := self.steps(model):
             counts = [max(1, round(planned * share * each.steps / config.steps)) for each in config.phases]
@@ -199,7 +200,7 @@ class RecipeWork:
         return config
 
 
-def _sequences(config: RunConfig, steps: int) -> int:
+def _sequences_seen(config: RunConfig, steps: int) -> int:
     """The number of sequences that a training has seen after `steps` steps."""
     begun = ((phase, steps - config.steps_of(number).start) for number, phase in enumerate(config.phases))
     return sum(phase.batch_size * min(max(done, 0), phase.steps) for phase, done in begun)

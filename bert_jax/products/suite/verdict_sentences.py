@@ -41,7 +41,7 @@ def _comparisons(summary: Summary) -> Iterator[str]:
     suite = summary.suite
     if summary.differences:
         families = "over all comparisons on tasks, and over those of the average"
-        p = "p: the probability of such a difference between equal models, with Holm's correction"
+        p = "p: the probability of a difference this large or larger between equal models, with Holm's correction"
         yield f"Every model is compared with the first, at {LEVEL:.0%}. {p} {families}."
         if once := [model.name for model in suite.models if model.path or len(suite.tables.seeds) == 1]:
             names = "all models" if len(once) == len(suite.models) else ", ".join(once)

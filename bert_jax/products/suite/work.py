@@ -78,7 +78,8 @@ class SuiteWork:
                     opening(recipe.data)
                     _check_files(recipe)
                 except UsageError as error:
-                    # Runs are looked for only now, because their names take hashes of texts and models.
+                    # Missing text is an error only if a run of the recipe hasn't begun. Runs are looked for only now,
+                    # because their names take hashes of texts and models.
                     jobs = (job for job in self.pretrainings() if job.model == name)
                     if not there or not all((job.path / "config.json").exists() for job in jobs):
                         raise UsageError(f"{name}: {error}") from None
@@ -87,8 +88,8 @@ class SuiteWork:
         """Does what is missing, recipes first; calls `after_each` after each run.
 
         A run that fails is noted in `failures`, and the others go on. Raises UsageError for wrong use, and if another
-        suite is at work in the directory. An exception, such as an interruption, ends the processes, which keep their
-        checkpoints.
+        process runs a suite in the directory. An exception, such as an interruption, ends the processes, which keep
+        their checkpoints.
         """
         self.workdir.mkdir(parents=True, exist_ok=True)
         with open_lock(self.workdir / ".lock") as lock, self.processes.pool() as pool:
@@ -105,7 +106,9 @@ class SuiteWork:
                         "contents; give the same command again, which measures again what rests on the old ones"
                     )
             except BlockingIOError:
-                raise UsageError(f"another suite is at work in {self.workdir}; wait, or choose another") from None
+                raise UsageError(
+                    f"another process runs a suite in {self.workdir}; wait until it ends, or choose another --workdir"
+                ) from None
             except BaseException:
                 pool.shutdown(wait=False, cancel_futures=True)
                 self.processes.end()
@@ -146,10 +149,11 @@ class SuiteWork:
         Deletes the checkpoints of the other settings.
         """
         for model, task in itertools.product(self.suite.models, self.suite.tuned):
-            best = self.best_setting(model, task)
-            for setting in self.suite.settings if best is not None else ():
-                for seed in self.suite.tables.seeds if setting != best else ():
-                    self.tuning(model, task, setting, seed).delete_checkpoints()
+            if (best := self.best_setting(model, task)) is None:
+                continue
+            others = [setting for setting in self.suite.settings if setting != best]
+            for setting, seed in itertools.product(others, self.suite.tables.seeds):
+                self.tuning(model, task, setting, seed).delete_checkpoints()
         return [self.contamination(model) for model in self.suite.models if self.suite.tasks] + self.row_answers()
 
     def row_answers(self) -> list[Job]:

@@ -168,7 +168,7 @@ def test_languages_that_nobody_names_are_estimated_and_the_reason_says_so(
         assert (verdict or "the text's language is among") in approach.knowledge
         assert (
             "its languages, by an estimate: " in approach.knowledge
-            and f"at least {share:.0%} in a" in approach.knowledge
+            and f"known from {share:.0%} on" in approach.knowledge
         )
     (tmp_path / "README.md").write_text("---\nlanguage: de\n---\n")
     (approach, *_) = found(tiny_config, documents, {"m": unnamed})
@@ -221,7 +221,7 @@ def test_a_small_budget_is_for_a_model_as_it_is_where_its_vocabulary_fits_the_te
         *("a b.conllu", "--task.dev", "10%", "--task.label", "upos", "--optimizer.peak-learning-rate", "3e-4"),
     ]
     later = next(each for each in found(tiny_config, documents, {"m": model}) if "as it is" in each.description)
-    assert "of longer ones nothing was measured" in later.reason and "--task.train ROWS" in later.command
+    assert "larger ones were not measured" in later.reason and "--task.train ROWS" in later.command
 
 
 def test_a_small_budget_bears_more_pieces_a_word_than_a_large_one(tiny_config, documents, model, monkeypatch):

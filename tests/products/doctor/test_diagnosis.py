@@ -85,7 +85,7 @@ def test_the_figures_of_a_text_that_is_read_whole_are_exact(good, config):
 def test_only_the_size_of_the_training_is_to_be_changed_of_a_good_text(good):
     _, advice = good
     kinds = [line.partition(":")[0] for line in advice]
-    assert [each for each in kinds if not each.startswith(("the text feeds", "the text is seen"))] == []
+    assert [each for each in kinds if not each.startswith(("the text suffices", "the text is seen"))] == []
 
 
 def test_what_was_planted_is_found_with_flags(config, tmp_path):
@@ -113,7 +113,7 @@ def test_no_language_is_advised_where_the_declared_or_the_found_one_is_not_known
     yiddish = "די מענטש גייט מיט אַ קינד אויפן גאַס, און דער טאַטע זעט זיי ביידע. " * 7
     text = "\n\n".join(f"{yiddish} {number}" for number in range(40)).encode()
     _, advice = diagnosed(config.change(vocabulary={"size": 60}), tmp_path / "a.txt", text)
-    assert advice[0].startswith("100.0% of the text is in no language that is known here, and English is: ")
+    assert advice[0].startswith("100.0% of the text is in no language that can be identified, and English can: ")
     found, _ = good
     found = found.model_copy(update={"text": found.text.model_copy(update={"language": "yi"})})
     assert not [change for change in changes(found, config) if "--data.language" in change.change]
@@ -158,7 +158,7 @@ def test_a_model_beyond_what_the_text_feeds_is_to_be_made_smaller(good, config, 
     found, _ = good
     training = found.training.model_copy(update={"parameters": parameters, "text_parameters": fed})
     told = changes(found.model_copy(update={"training": training}), config)
-    told = [change.change for change in told if change.reason.startswith("the text feeds at most")]
+    told = [change.change for change in told if change.reason.startswith("the text suffices for at most")]
     assert len(told) == (expected is not None) and all(change.endswith(expected) for change in told), told
 
 
@@ -169,8 +169,8 @@ def test_the_parameters_that_a_text_feeds_say_what_they_rest_on(good, config):
         15.2 * found.text.tokens / 20, rel=0.01
     )
     assert found.training.text_parameters_basis == (
-        "20 tokens for each in causal models (Hoffmann et al. 2022), 10 to 100 times as many in encoders (Dervishi et "
-        "al. 2025)"
+        "20 tokens for each in causal models (Hoffmann et al. 2022), up to 100 times as many in encoders (Dervishi et "
+        "al. 2025: 10 to 100 times)"
     )
     causal = config.change(model={"causal": True}, objective={"predict": "next", "pair": "none"})
     assert _tokens_a_parameter(causal) == ((20, 20), "20 tokens for each in causal models (Hoffmann et al. 2022)")

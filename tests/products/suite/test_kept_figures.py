@@ -222,7 +222,9 @@ def test_nothing_that_was_damaged_is_believed(suite, slow, text, capsys):
         DAMAGES[kind](path, rng)
         capsys.readouterr()
         assert figures(suite, text) == expected, (kind, path)
-        said += "it is measured again, and what was there is damaged-" in "".join(capsys.readouterr().err.split("\n"))
+        said += "the job is done again, and what was there is now damaged-" in "".join(
+            capsys.readouterr().err.split("\n")
+        )
         shutil.rmtree(suite.folder / "W")
         shutil.copytree(good, suite.folder / "W")
     print(f"damages: {count} of {', '.join(DAMAGES)}: 0 believed, {said} told")
@@ -238,8 +240,8 @@ def test_what_is_measured_again_is_told_in_one_line_and_set_aside(suite, capsys)
     capsys.readouterr()
     assert figures(suite, TRAINED) == expected
     said = " ".join(capsys.readouterr().err.split())
-    assert f"{score}: its checksum is missing or another; it is measured again" in said
-    assert f"{results.parent}: results.json is not as it was written; it is measured again" in said
+    assert f"{score}: its checksum is missing or another; the job is done again" in said
+    assert f"{results.parent}: results.json is not as it was written; the job is done again" in said
     assert '"accuracy": 0.99' in (score.parent / f"damaged-{score.name}").read_text()
     assert '"score": 0.99' in (results.parent.parent / f"damaged-{results.parent.name}" / "results.json").read_text()
     assert figures(suite, TRAINED) == expected and "again" not in capsys.readouterr().err

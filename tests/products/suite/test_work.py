@@ -325,7 +325,7 @@ def test_two_suites_do_not_work_in_one_directory(stand_ins):
     def meanwhile(call):
         if not refused:
             refused.append(True)
-            with pytest.raises(UsageError, match="another suite is at work in .*W; wait, or choose another"):
+            with pytest.raises(UsageError, match="another process runs a suite in .*W; wait until it ends, or"):
                 stand_ins.run(TRAINED)
 
     stand_ins.before = meanwhile
