@@ -114,7 +114,9 @@ def test_rows_without_words_are_left_out_of_conll_and_counted(tmp_path, capsys):
 @pytest.mark.parametrize("words", [["a", " "], ["-DOCSTART-"], [" a"], ["a\nb"]])
 def test_words_that_would_be_read_otherwise_are_refused_in_conll(tmp_path, words):
     row, said = Record("in, line 1", {"words": words}), {"predicted_tags": ["O"] * len(words)}
-    fault = "has a tab or line end" if words == ["a\nb"] else "has a word with the columns .*, which a .conll can't hold"
+    fault = (
+        "has a tab or line end" if words == ["a\nb"] else "has a word with the columns .*, which a .conll can't hold"
+    )
     with pytest.raises(UsageError, match=f"in, line 1 {fault}.*; write a .jsonl"):
         write_predictions(tmp_path / "out.conll", [(row, said)], task("tags"))
 
